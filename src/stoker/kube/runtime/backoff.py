@@ -1,11 +1,9 @@
-"""How long to wait after the n-th failure in a row.
+"""Computes the delay after the n-th failure in a row.
 
-Used by the reflector between attempts to reach the API server and by the work
-queue between attempts at one key. The pauses double up to a ceiling, and a part
-of each is left to chance, so that what failed together does not come back
-together. It keeps no state: who counts the failures is the one who knows what
-a success is. It must never raise for any number of failures, because a loop
-that has failed for a week still has to wait for something.
+The reflector uses it between requests to the API server, and the work queue between attempts at one key. The
+delays double up to a ceiling, with random jitter, so that clients that failed together do not come back
+together. It keeps no state: the caller counts the failures, because it knows what a success is. It must
+never raise for any number of failures, because a loop that has failed for a week still needs a delay.
 """
 
 from __future__ import annotations
@@ -18,9 +16,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Pauses of `base`, twice `base`, four times `base` … `ceiling` seconds.
+    """Delays of `base`, twice `base`, four times `base` … `ceiling` seconds.
 
-    Each is shortened by up to `jitter` of itself, and never lengthened, so that `ceiling` is a promise.
+    Jitter shortens each delay by up to that fraction and never lengthens it, so `ceiling` is never exceeded.
     """
 
     base: float = 0.5
@@ -35,10 +33,10 @@ class Backoff:
             raise ValueError(f"a jitter of {self.jitter} is not a share of the pause")
 
     def delay(self, failures: int) -> float:
-        """Seconds to wait after `failures` failures in a row; none after none."""
+        """Return the seconds to wait after `failures` failures in a row; 0 after none."""
         if failures <= 0:
             return 0.0
-        # Compared before it is computed: a thousand doublings no longer fit into a float.
+        # Compare before computing: a thousand doublings overflow a float.
         if failures - 1 < math.log2(self.ceiling) - math.log2(self.base):
             pause = math.ldexp(self.base, failures - 1)
         else:

@@ -1,12 +1,11 @@
-"""Conditions of an object's status, as pure functions from the old tuple to the new one.
+"""Status conditions, as pure functions from the old tuple to the new one.
 
-The summarizer of a pass calls these and compares what comes out with what the
-server has: doing the same again gives an equal tuple, so that nothing is written
-when nothing changed. The transition time is honest: it moves when the status
-moves, never because a reason, a message or the observed generation did.
+The function that summarizes a reconcile calls these and compares the result with the server's status.
+Repeating a call gives an equal tuple, so nothing is written when nothing changed. `lastTransitionTime`
+changes only when the status changes, never because of a reason, a message or the observed generation.
 
-What goes in here is seen by everybody who may read the object: messages pass
-the redaction and are cut. Nothing here knows a kind of object or talks to a server.
+Everyone who may read the object sees conditions, so messages are redacted and truncated. Nothing here knows
+a kind of object or calls a server.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from stoker.domain.reasons import ConditionType, Reason
 from stoker.kube.client.errors import one_line
 from stoker.telemetry.redaction import redact_text
 
-MAX_MESSAGE_LENGTH = 1024  # the API takes 32,768; people do not
+MAX_MESSAGE_LENGTH = 1024  # the API allows 32,768, which is too long to read
 
 StatusConditions: TypeAlias = tuple[Condition, ...]
 
@@ -33,7 +32,7 @@ _STATUS: dict[bool | None, ConditionStatus] = {True: "True", False: "False", Non
 
 @dataclass(frozen=True, slots=True)
 class ConditionStamp:
-    """What a pass stamps on its conditions: the generation it looked at, and when."""
+    """What a reconcile writes into its conditions: the observed generation, and the time."""
 
     generation: int
     now: datetime
@@ -52,7 +51,7 @@ def set_condition(
     *,
     at: ConditionStamp,
 ) -> StatusConditions:
-    """Set one condition (none is Unknown); it keeps its place, and Ready stands first."""
+    """Set one condition (None is Unknown); it keeps its position, and Ready is first."""
     if not _WORD.fullmatch(reason):
         raise InvalidValue(f"the reason {reason[:100]!r} of condition {kind} is not one CamelCase word")
     before = find_condition(conditions, kind)
@@ -78,20 +77,20 @@ def remove_conditions(conditions: StatusConditions, *kinds: ConditionType) -> St
 def mark_ready(
     conditions: StatusConditions, reason: Reason, message: str, *, at: ConditionStamp
 ) -> StatusConditions:
-    """Ready, and so neither stalled nor on the way."""
+    """Set Ready to True, and remove Stalled and Reconciling."""
     return mark_settled(conditions, True, reason, message, at=at)
 
 
 def mark_settled(
     conditions: StatusConditions, ready: bool, reason: Reason, message: str, *, at: ConditionStamp
 ) -> StatusConditions:
-    """Things stand where they are meant to, ready or not: nobody has to act, nothing goes on."""
+    """Set Ready, and remove Stalled and Reconciling: nothing is in progress, and no user has to act."""
     rest = remove_conditions(conditions, ConditionType.STALLED, ConditionType.RECONCILING)
     return set_condition(rest, ConditionType.READY, ready, reason, message, at=at)
 
 
 def mark_failed(conditions: StatusConditions, error: StokerError, *, at: ConditionStamp) -> StatusConditions:
-    """Not ready, for the error's reason, which also says whether a human must act (C-139)."""
+    """Set Ready to False for the error; its class decides whether a user must act (Stalled) or not."""
     rest = set_condition(conditions, ConditionType.READY, False, error.reason, error.message, at=at)
     if isinstance(error, Stalled):
         return mark_stalled(rest, error.reason, error.message, at=at)
@@ -101,7 +100,7 @@ def mark_failed(conditions: StatusConditions, error: StokerError, *, at: Conditi
 def mark_stalled(
     conditions: StatusConditions, reason: str, message: str, *, at: ConditionStamp
 ) -> StatusConditions:
-    """Nothing goes on until a human acts: what tools that know kstatus call failed."""
+    """Set Stalled: no progress until a user acts. Tools that use kstatus show it as failed."""
     rest = remove_conditions(conditions, ConditionType.RECONCILING)
     return set_condition(rest, ConditionType.STALLED, True, reason, message, at=at)
 
@@ -109,13 +108,16 @@ def mark_stalled(
 def mark_progressing(
     conditions: StatusConditions, reason: str, message: str, *, at: ConditionStamp
 ) -> StatusConditions:
-    """It is on its way, or tried again by itself: what tools that know kstatus call in progress."""
+    """Set Reconciling: in progress, or retried without a user.
+
+    Tools that use kstatus show it as in progress.
+    """
     rest = remove_conditions(conditions, ConditionType.STALLED)
     return set_condition(rest, ConditionType.RECONCILING, True, reason, message, at=at)
 
 
 def condition_message(text: str) -> str:
-    """A message as it may leave the process: one line, without credentials, not too long."""
+    """Return a message that may leave the process: one line, without credentials, truncated."""
     return one_line(redact_text(text), MAX_MESSAGE_LENGTH)
 
 

@@ -1,10 +1,9 @@
-"""The loop that turns keys into passes.
+"""The controller loop: takes keys from the work queue and reconciles them.
 
-Workers take keys from the `WorkQueue` and call `reconcile`; `stoker.kube.runtime.result`
-says what its end means, and the key is queued, forgotten or delayed accordingly.
-A pass that fails, hangs or crashes never touches another key. The loop knows
-nothing about objects or status: what a pass consists of is in
-`stoker.kube.runtime.steps` and in the reconcilers.
+Workers take keys from the `WorkQueue` and call `reconcile`. `stoker.kube.runtime.result` decides what the
+outcome means, and the loop requeues, forgets or delays the key accordingly. A reconcile that fails, hangs or
+crashes never affects another key. The loop knows nothing about objects or status: the steps of a reconcile
+are in `stoker.kube.runtime.steps` and in the reconcilers.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ _LOG_LEVELS = {
 
 @dataclass(frozen=True, slots=True)
 class ReconcileRecord(Generic[K]):
-    """One finished pass, as the metrics hook is told of it."""
+    """One finished reconcile, as the metrics hook receives it."""
 
     controller: str
     key: K
@@ -97,7 +96,7 @@ class Controller(Generic[K]):
             self.queue.close()
 
     async def stop(self, grace: float = STOP_GRACE) -> None:
-        """Take no more keys, let running passes end within `grace` seconds, then cancel them."""
+        """Take no more keys, let running reconciles finish within `grace` seconds, then cancel them."""
         self._stopping = True
         self.queue.close()
         if not self._workers:
@@ -124,7 +123,7 @@ class Controller(Generic[K]):
                 self.queue.done(key)
 
     async def _visit(self, key: K) -> None:
-        """One pass over one key, and what comes after it."""
+        """Reconcile one key, then requeue, log and report it."""
         started = self._clock.monotonic()
         with bind_pass(controller=self.name, key=str(key)):
             ended = await self._attempt(key)
@@ -136,7 +135,7 @@ class Controller(Generic[K]):
             self._report(ReconcileRecord(self.name, key, verdict.consequence, reason, seconds, pause))
 
     async def _attempt(self, key: K) -> ReconcileResult | StokerError:
-        """Call the reconciler within its time; only the end of this worker itself is raised."""
+        """Call the reconciler with a timeout; raise only when this worker itself is cancelled."""
         try:
             async with deadline(self._clock, self._timeout) as scope:
                 return await self._reconcile(key)
@@ -144,7 +143,7 @@ class Controller(Generic[K]):
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
-            return as_stoker_error(error)  # it leaked out of the reconciler; nobody cancelled this worker
+            return as_stoker_error(error)  # it leaked out of the reconciler; this worker was not cancelled
         except Exception as error:
             if scope.expired() and isinstance(error, TimeoutError):
                 sentence = f"the pass took longer than {self._timeout:g} s and was cut off"
@@ -152,12 +151,12 @@ class Controller(Generic[K]):
             return as_stoker_error(error)
 
     def _requeue(self, key: K, verdict: RequeueDecision, *, refused: bool) -> float | None:
-        """Act on the verdict; answers after how many seconds the key comes back by itself."""
+        """Requeue the key as decided; return after how many seconds it comes back without an event."""
         if verdict.failed:
             return self.queue.retry(key, at_least=verdict.after)
         stalled = verdict.consequence is Consequence.STALLED
         if stalled and refused and self._stalled_recheck is not None:
-            # An API server that has just been started says no to everybody, until it knows who may do what.
+            # A freshly started API server denies every request until it has loaded its RBAC rules.
             return self.queue.retry(key, at_most=self._stalled_recheck)
         self.queue.forget(key)
         pause = self._stalled_recheck if stalled else verdict.after
@@ -172,7 +171,10 @@ class Controller(Generic[K]):
         seconds: float,
         pause: float | None,
     ) -> None:
-        """One line for each pass, as loud as its end deserves; a pass that went well is not heard."""
+        """Log one line per reconcile, at a level that depends on its outcome.
+
+        Success is only at debug level.
+        """
         told: dict[str, object] = {"consequence": verdict.consequence, "seconds": round(seconds, 3)}
         if pause is not None:
             told["comes_back_after"] = round(pause, 1)
@@ -187,5 +189,5 @@ class Controller(Generic[K]):
             return
         try:
             self._on_pass(record)
-        except Exception:  # counting a pass must not end the worker
+        except Exception:  # a failing metrics hook must not end the worker
             log.exception("pass.uncounted")

@@ -1,9 +1,9 @@
-"""The event loop of a process that stays: uvloop, with one of its faults mended.
+"""The event loop of long-running processes: uvloop, with a workaround for one of its bugs.
 
-A connection that is made over a socket of the caller's, as aiohttp makes all of them, can
-break off before uvloop has taken the socket over for good (seen in 0.23 when a server
-resets in the middle of the greeting). Then two believe that the descriptor is theirs, and
-the second to close it closes somebody else's, be it a watch or git's pipe.
+A connection over a socket that the caller supplies, as aiohttp always does, can fail before uvloop has taken
+over the socket (seen in 0.23 when a server resets the connection during the TLS handshake). Then both the
+caller and uvloop close the descriptor, and the second close hits an unrelated descriptor that reuses the
+number, for example of a watch or of git's pipe.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Any
 
 
 def event_loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """What makes such a loop; None where there is only the one of Python."""
+    """Return the factory of such a loop; None where uvloop is not installed."""
     try:
-        import uvloop  # noqa: PLC0415 - it is not made for every platform
+        import uvloop  # noqa: PLC0415 - not available for every platform
     except ImportError:
         return None
 

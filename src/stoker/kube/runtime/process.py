@@ -1,16 +1,14 @@
-"""The life of a process: several long-lived parts that start, run and stop as one.
+"""Runs the long-lived parts of a process: they start, run and stop as one.
 
-A command builds its parts (servers, Lease, reflectors, Events, controllers),
-puts them into a `ProcessGroup` in the order in which they need each other, and hands the
-whole to `run`. They are stopped in the opposite order, so that what takes work
-in stops first, running work is finished, the last things are written, and the
+A command builds its parts (servers, Lease, reflectors, Events, controllers), puts them into a `ProcessGroup`
+in the order of their dependencies, and passes a coroutine that runs it to `run_process`. Parts stop in the
+opposite order: first what accepts work, then running work finishes, then the last writes are made, and the
 probes answer until the end.
 
-A stop is asked for by cancelling: SIGTERM or SIGINT cancels the main coroutine,
-whatever it is doing, and a unit answers its first cancellation by stopping in
-order. A second signal ends the process on the spot. A part that ends by itself,
-with or without an error, takes the whole down with exit code 1: half a process
-must never look like a running one.
+A stop is a cancellation: SIGTERM or SIGINT cancels the main coroutine, whatever it is doing, and a
+`ProcessGroup` handles its first cancellation by stopping in order. A second signal ends the process at once.
+A part that ends on its own, with or without an error, stops all others with exit code 1: a process of which
+only some parts run must never look healthy.
 """
 
 from __future__ import annotations
@@ -34,22 +32,28 @@ from stoker.telemetry.logs import get_logger
 
 log = get_logger(__name__)
 
-STOP_GRACE = 45.0  # a little more than the passes, the flush of Events and the Lease need one after the other
+STOP_GRACE = 45.0  # a little more than running reconciles, the flush of Events and the Lease need together
 INSIST_GRACE = 5.0
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 GC_THRESHOLD = 5_000
-"""New objects after which cycles are looked for. With ten times as many, as while modules are loaded,
-megabytes of ended connections and children lie about; with the seven hundred of Python a large list and its
-changes take a fifth longer."""
+"""New objects after which the garbage collector looks for cycles.
+
+With ten times as many, the value while modules are loaded, megabytes of closed connections and finished
+children stay in memory. With Python's default of seven hundred, processing a large list and its changes
+takes a fifth longer.
+"""
 
 
 class PartFailed(StokerError):
-    """A part of the process ended although nobody had asked it to."""
+    """A part of the process ended although it was not stopped."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessPart:
-    """One long-lived coroutine. `stop` makes `run` return in its own time; without it, `run` is cancelled."""
+    """One long-lived coroutine.
+
+    `stop` makes `run` return when it is done; without `stop`, `run` is cancelled.
+    """
 
     name: str
     run: Callable[[], Coroutine[object, object, None]]
@@ -57,11 +61,11 @@ class ProcessPart:
 
 
 class ProcessGroup:
-    """Parts that live and die together.
+    """Parts that start and stop together.
 
-    `may_finish` is asked when the end has come: where it says no, nothing is
-    finished in order and all parts are cancelled at once. A leader that has lost
-    its lease may not finish, because somebody else is already doing its work.
+    `may_finish` is called when the group stops: if it returns False, no part finishes in order and all parts
+    are cancelled at once. A leader that has lost its lease may not finish, because another replica is already
+    doing its work.
     """
 
     def __init__(
@@ -80,7 +84,7 @@ class ProcessGroup:
         self._clock = clock or SystemClock()
 
     async def run(self) -> None:
-        """Run until cancelled, then stop in order; raises if a part ends by itself."""
+        """Run until cancelled, then stop in order; raise if a part ends on its own."""
         tasks = {part.name: asyncio.create_task(part.run(), name=part.name) for part in self._parts}
         try:
             await asyncio.wait(tasks.values(), return_when=asyncio.FIRST_COMPLETED)
@@ -92,7 +96,7 @@ class ProcessGroup:
         error = _end_error(culprit, tasks.pop(culprit.name))
         unforeseen = error.__cause__ if error.reason is Reason.INTERNAL_ERROR else None
         log.error("process.failing", part=culprit.name, error=error.message, exc_info=unforeseen)
-        with contextlib.suppress(asyncio.CancelledError):  # the failure is what the caller must hear of
+        with contextlib.suppress(asyncio.CancelledError):  # the caller must see the failure
             await self._stop(tasks)
         raise error
 
@@ -109,7 +113,7 @@ class ProcessGroup:
             await self._insist(tasks)
 
     async def _insist(self, tasks: dict[str, asyncio.Task[None]]) -> None:
-        """Cancel whatever still runs, and leave behind what does not care."""
+        """Cancel all running parts, and abandon those that ignore the cancellation."""
         running = [task for task in tasks.values() if not task.done()]
         for task in running:
             task.cancel()
@@ -137,7 +141,7 @@ async def _end_part(part: ProcessPart, task: asyncio.Task[None]) -> None:
 
 
 def _end_error(part: ProcessPart, task: asyncio.Task[None]) -> StokerError:
-    """The sentence with which the process ends."""
+    """Return the error with which the process ends."""
     cause = asyncio.CancelledError() if task.cancelled() else task.exception()
     if cause is None:
         return PartFailed(f"{part.name} ended although nobody had asked it to")
@@ -150,10 +154,10 @@ def _end_error(part: ProcessPart, task: asyncio.Task[None]) -> StokerError:
 
 
 def run_process(main: Callable[[], Coroutine[object, object, None]], *, lean: bool = False) -> None:
-    """Run a command's main coroutine to its end or to a signal, on the fastest event loop there is.
+    """Run a command's main coroutine to its end or to a signal, on the fastest available event loop.
 
-    `lean` takes the one that costs no memory of its own: for a process with a handful of
-    connections, of which there are many.
+    `lean` uses the event loop that needs no extra memory: for processes that have few connections and run in
+    large numbers.
     """
     gc.set_threshold(GC_THRESHOLD)
     try:

@@ -1,15 +1,14 @@
-"""What the end of a pass means for its key: the one place that decides.
+"""Decides what the outcome of a reconcile means for its key; no other module decides that.
 
-    Result()              done        back when something changes
-    Result(after=…)       again       back after that time
-    Wait                  wait        back after the time that it names; nothing is wrong
-    Stalled               stalled     back when something changes, or for a slow look now and then
-    Retry                 retry       back with growing pauses
-    anything else         error       the same, with a traceback in the log
+    ReconcileResult()         done        back when something changes
+    ReconcileResult(after=…)  again       back after that time
+    Wait                      wait        back after the time that it names; nothing is wrong
+    Stalled                   stalled     back when something changes, or at a slow recheck
+    Retry                     retry       back with growing backoff
+    anything else             error       the same, with a traceback in the log
 
-Errors carry their consequence (`stoker.domain.errors`), so there is nothing to
-know here about status codes, git or gateways. Pure functions; the loop that
-acts on a verdict is `stoker.kube.runtime.controller`.
+Errors carry their consequence (`stoker.domain.errors`), so this module knows nothing about status codes, git
+or gateways. Pure functions; `stoker.kube.runtime.controller` acts on the decision.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ from stoker.domain.errors import Retry, Stalled, StokerError, Wait
 
 @dataclass(frozen=True, slots=True)
 class ReconcileResult:
-    """What a pass that went well asks for: to come back after so many seconds, or not by itself."""
+    """The result of a successful reconcile: requeue after so many seconds, or only on a change."""
 
     after: float | None = None
 
 
 class Consequence(StrEnum):
-    """How a pass ended, the more urgent the later; the label of its metric."""
+    """The outcome of a reconcile, later members are more urgent; the label of its metric."""
 
     DONE = "done"
     AGAIN = "again"
@@ -40,7 +39,7 @@ class Consequence(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RequeueDecision:
-    """What a pass came to. `after` is when to come back or, where it failed, not to come back before."""
+    """The decision about a key. `after` is when to requeue it or, after a failure, the earliest time."""
 
     consequence: Consequence
     after: float | None = None
@@ -51,7 +50,7 @@ class RequeueDecision:
 
 
 def verdict_for(ended: ReconcileResult | StokerError) -> RequeueDecision:
-    """The verdict on a pass that returned a result or raised an error."""
+    """Return the decision for a reconcile that returned a result or raised an error."""
     match ended:
         case ReconcileResult(after=None):
             return RequeueDecision(Consequence.DONE)
@@ -68,9 +67,9 @@ def verdict_for(ended: ReconcileResult | StokerError) -> RequeueDecision:
 
 
 def as_stoker_error(error: BaseException) -> StokerError:
-    """The error as one of the tree; of several at once, the most urgent.
+    """Convert any exception to a `StokerError`; of an exception group, take the most urgent.
 
-    The text of a foreign exception is not repeated: nobody checked it for secrets.
+    The text of a foreign exception is not repeated, because it may contain secrets.
     """
     if isinstance(error, BaseExceptionGroup):
         urgency = list(Consequence).index

@@ -1,14 +1,12 @@
-"""One pass over one object, as a visible list of steps.
+"""Reconciles one object as a visible list of steps.
 
-A reconciler says what it does by listing its steps. Each takes the context, a
-frozen value, and returns the next one with what it found; or it raises, and the
-error says what must happen next (`stoker.domain.errors`). A step never writes
-status. When the steps have ended, well or badly, one pure function makes the
-status out of the last context and the outcome, and it is written once, and only
-if it differs from what the server has: a write that changes nothing would come
-back as an event and feed on itself.
+A reconciler lists its steps. Each takes the context, a frozen value, and returns the next context with its
+findings; or it raises, and the error carries the consequence (`stoker.domain.errors`). A step never writes
+status. When the steps have ended, with or without an error, one pure function computes the status from the
+last context and the outcome. It is written once, and only if it differs from the server's: a write that
+changes nothing would cause another event and so an endless loop.
 
-A status that cannot be written must never hide the error that it was to report.
+A failed status write must never hide the error that the status was to report.
 """
 
 from __future__ import annotations
@@ -35,14 +33,14 @@ WRITE_TIMEOUT = 15.0
 
 @dataclass(frozen=True, slots=True)
 class StopSteps(Generic[C]):
-    """Returned by a step after which the others have nothing to do: the object is paused, or gone."""
+    """Returned by a step to skip the remaining steps: the object is paused, or gone."""
 
     context: C
 
 
 @dataclass(frozen=True, slots=True)
 class ReconcileStep(Generic[C]):
-    """One verb of the story."""
+    """One named step of a reconcile."""
 
     name: str
     run: Callable[[C], Awaitable[C | StopSteps[C]]]
@@ -50,7 +48,7 @@ class ReconcileStep(Generic[C]):
 
 @dataclass(frozen=True, slots=True)
 class StepsOutcome:
-    """How the steps ended: at which one and, unless all went well, with what error."""
+    """At which step the reconcile ended and, if it failed, with which error."""
 
     step: str
     error: StokerError | None = None
@@ -64,13 +62,13 @@ class ReconcilePass(Generic[C, S]):
     observed: Callable[[C], S]
     """The status as the server has it."""
     summarize: Callable[[C, StepsOutcome], S]
-    """The status as it should be; pure."""
+    """The desired status; pure."""
     write: Callable[[C, S], Awaitable[object]]
     clock: Clock = field(default_factory=SystemClock)
     write_timeout: float = WRITE_TIMEOUT
 
     async def run(self, context: C) -> C:
-        """Take the steps, write the status, and raise what a step raised."""
+        """Run the steps, write the status, and raise the error of a step."""
         outcome = StepsOutcome("")
         try:
             for step in self.steps:
@@ -104,7 +102,7 @@ class ReconcilePass(Generic[C, S]):
 
 
 def _step_error(step: str, error: BaseException) -> StokerError:
-    """The error as the status may tell it."""
+    """Return the error in a form that the status may show."""
     if isinstance(error, asyncio.CancelledError):
         sentence = f"the pass was interrupted in step {step!r}"
         return Retry(sentence, reason=Reason.PASS_INTERRUPTED)

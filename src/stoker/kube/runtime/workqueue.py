@@ -1,9 +1,8 @@
-"""The line of keys that wait to be worked on.
+"""The work queue: keys that wait for a worker.
 
-It stands between what notices changes (reflectors, timers, the receiver's
-annotations) and the workers of a controller. An item is a key, never an event:
-who takes a key looks at the object as it is now, so a thousand events about one
-object are one visit.
+It is between the sources of changes (reflectors, timers, the receiver's annotations) and the workers of a
+controller. An item is a key, never an event: a worker reads the object as it is now, so a thousand events
+about one object cause one reconcile.
 
     add ──────────► ready ──get──► in flight ──done──► (gone)
                       ▲                │  ▲
@@ -12,9 +11,9 @@ object are one visit.
                                        ▼
                                   retry(key): failures + 1, delayed
 
-A key has one place at a time besides being in flight: ready, remembered or
-delayed, and the earliest wins. It must never be in the hands of two workers,
-never be lost, and never overtake a key that became ready before it.
+Besides being in flight, a key is in one place at a time: ready, remembered or delayed, and the earliest wins.
+Two workers must never have the same key, a key must never be lost, and it must never overtake a key that
+became ready before it.
 """
 
 from __future__ import annotations
@@ -34,34 +33,34 @@ K = TypeVar("K", bound=Hashable)
 
 RETRY_BACKOFF = Backoff(base=0.5, ceiling=300.0, jitter=0.2)
 
-# The timer looks at the clock at least this often, so that a delay of a year needs no timer of a year.
+# The timer checks the clock at least this often, so that a delay of a year needs no timer of a year.
 MAX_SLEEP_SECONDS = 3600.0
 
-# Outdated appointments that the heap may carry before it is rebuilt.
+# Outdated heap entries that are tolerated before the heap is rebuilt.
 HEAP_SLACK = 64
 
 
 class QueueClosed(Exception):
-    """The queue was closed and holds nothing more to hand out."""
+    """The queue is closed and empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueDepth:
-    """How the queue stands at one moment, read when metrics are scraped."""
+    """The state of the queue at one moment, read when metrics are scraped."""
 
     ready: int
     in_flight: int
     delayed: int
-    adds_total: int  # keys that entered the line; duplicates of a waiting key do not count
+    adds_total: int  # keys that became ready; duplicates of a waiting key do not count
     retries_total: int
-    oldest_seconds: float  # how long the first key in the line has waited
+    oldest_seconds: float  # how long the first ready key has waited
     longest_running_seconds: float  # how long the slowest worker has held its key
 
 
 class WorkQueue(Generic[K]):
-    """First in, first out over distinct keys, with delays and a back-off per key.
+    """A FIFO queue of distinct keys, with delays and a backoff per key.
 
-    It belongs to one event loop; every method but `get` returns at once.
+    It belongs to one event loop; every method except `get` returns at once.
     """
 
     def __init__(self, *, clock: Clock | None = None, backoff: Backoff = RETRY_BACKOFF) -> None:
@@ -71,7 +70,7 @@ class WorkQueue(Generic[K]):
         self._in_flight: dict[K, float] = {}  # key: since when
         self._again: set[K] = set()  # added while in flight
         self._delayed: dict[K, tuple[float, int, K]] = {}  # key: (due, tie-break, key)
-        self._heap: list[tuple[float, int, K]] = []  # the same, and some that are outdated
+        self._heap: list[tuple[float, int, K]] = []  # the same entries, and some outdated ones
         self._tie = 0
         self._failures: dict[K, int] = {}
         self._getters: deque[asyncio.Future[None]] = deque()
@@ -82,7 +81,7 @@ class WorkQueue(Generic[K]):
         self._retries_total = 0
 
     def add(self, key: K) -> None:
-        """Have the key worked on as soon as its turn comes; a delay that it was serving ends."""
+        """Make the key ready as soon as possible; this ends a delay of the key."""
         if key in self._ready or self._closed:
             return
         if key in self._in_flight:
@@ -96,8 +95,8 @@ class WorkQueue(Generic[K]):
         self._adds_total += 1
 
     def add_after(self, key: K, seconds: float) -> None:
-        """Have the key worked on in so many seconds, unless its turn comes earlier anyway."""
-        if not seconds > 0:  # also what is not a number
+        """Make the key ready after so many seconds, unless it is ready earlier anyway."""
+        if not seconds > 0:  # also NaN
             self.add(key)
             return
         if key in self._ready or key in self._again or self._closed:
@@ -113,7 +112,7 @@ class WorkQueue(Generic[K]):
         self._arm()
 
     def retry(self, key: K, at_least: float | None = None, at_most: float = math.inf) -> float:
-        """Count a failure of the key and delay it accordingly; answers the pause in seconds."""
+        """Count a failure of the key and delay it by the backoff; return the delay in seconds."""
         failures = self._failures[key] = self._failures.get(key, 0) + 1
         pause = max(min(self._backoff.delay(failures), at_most), at_least or 0.0)
         self._retries_total += 1
@@ -121,19 +120,19 @@ class WorkQueue(Generic[K]):
         return pause
 
     def hurry(self) -> None:
-        """What made keys fail may be over: those that wait after a failure have their turn now."""
+        """Make all keys ready that wait after a failure, because its cause may be gone."""
         for key in [key for key in self._failures if key in self._delayed]:
             self.add(key)
 
     def forget(self, key: K) -> None:
-        """The key is well again: its next failure is its first."""
+        """Reset the failures of the key, after a success."""
         self._failures.pop(key, None)
 
     def failures(self, key: K) -> int:
         return self._failures.get(key, 0)
 
     def take(self) -> K | None:
-        """The next key, now in the caller's hands until `done`; None when no key is ready."""
+        """Return the next key, in flight until `done`; None if no key is ready."""
         self._promote()
         if not self._ready:
             return None
@@ -142,7 +141,10 @@ class WorkQueue(Generic[K]):
         return key
 
     async def get(self) -> K:
-        """Wait for the next key. After `close` the rest is handed out, then `QueueClosed` is raised."""
+        """Wait for the next key.
+
+        After `close` the ready keys are still returned, then `QueueClosed` is raised.
+        """
         while (key := self.take()) is None:
             if self._closed:
                 raise QueueClosed
@@ -154,12 +156,12 @@ class WorkQueue(Generic[K]):
                 if getter in self._getters:
                     self._getters.remove(getter)
                 elif self._ready:
-                    self._wake_one()  # it was woken for a key that somebody else must take now
+                    self._wake_one()  # it was woken for a key that another worker must take now
                 raise
         return key
 
     def done(self, key: K) -> None:
-        """Give the key back. Whatever was added meanwhile joins the end of the line."""
+        """End the work on a key; if it was added meanwhile, it joins the end of the queue."""
         del self._in_flight[key]
         if key in self._again:
             self._again.discard(key)
@@ -167,7 +169,7 @@ class WorkQueue(Generic[K]):
             self._wake_one()
 
     def close(self) -> None:
-        """Take nothing more in and drop what is delayed; who waits gets the rest, then `QueueClosed`."""
+        """Accept no more keys and drop delayed ones; waiters get the ready keys, then `QueueClosed`."""
         self._closed = True
         self._delayed.clear()
         self._heap.clear()
@@ -190,7 +192,7 @@ class WorkQueue(Generic[K]):
         )
 
     def _promote(self) -> None:
-        """Move what has become due to the end of the line, in the order in which it became due."""
+        """Move due keys to the end of the ready queue, in the order in which they became due."""
         while self._heap and self._heap[0][0] <= self._clock.monotonic():
             appointment = heapq.heappop(self._heap)
             key = appointment[2]
@@ -205,7 +207,7 @@ class WorkQueue(Generic[K]):
                 return
 
     def _arm(self) -> None:
-        """Keep one timer, set to the earliest appointment."""
+        """Set the single timer to the earliest due time."""
         due = self._heap[0][0]
         if self._timer is not None:
             if self._timer_due <= due:

@@ -1,9 +1,8 @@
-"""Lines out of a stream of bytes, however the network cut it.
+"""Splits a stream of bytes into lines, however the network divided it into chunks.
 
-A watch is one JSON object per line, and one object may be 3 MiB long, so no
-reader with a line limit will do. The splitter holds the unfinished line only;
-each byte is looked at once, and a line that is spread over many chunks is
-joined once. `split_lines` is the loop around it.
+A watch is one JSON object per line, and one object may be 3 MiB long, so a reader with a line limit does not
+work. The splitter buffers only the unfinished line; each byte is scanned once, and a line over many chunks
+is joined once. `split_lines` is the loop around it.
 """
 
 from __future__ import annotations
@@ -16,11 +15,11 @@ MAX_LINE_BYTES = 64 * 1024 * 1024
 
 
 class LineTooLong(Exception):
-    """The other side sends a line without an end."""
+    """The peer sends a line without an end."""
 
 
 class LineSplitter:
-    """Feed it chunks; it gives the lines that are complete, without their ends and without empty ones."""
+    """Takes chunks and returns complete lines, without line ends and without empty lines."""
 
     __slots__ = ("_held", "_limit", "_pieces")
 
@@ -31,11 +30,11 @@ class LineSplitter:
 
     @property
     def unfinished(self) -> bool:
-        """Whether the stream, if it ended now, ended within a line."""
+        """Whether the stream, if it ended now, would end within a line."""
         return self._held > 0
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
-        """Take one chunk, give the lines that it completes."""
+        """Take one chunk and yield the lines that it completes."""
         start = 0
         while (end := chunk.find(b"\n", start)) >= 0:
             line = self._take(chunk[start:end])
@@ -60,7 +59,10 @@ class LineSplitter:
 
 
 async def split_lines(chunks: AsyncIterator[bytes], what: str) -> AsyncGenerator[bytes]:
-    """The lines of a stream; one that ends within a line, or never ends a line, is a broken one."""
+    """Yield the lines of a stream.
+
+    A stream that ends within a line, or a line without an end, is an error.
+    """
     splitter = LineSplitter()
     try:
         async for chunk in chunks:

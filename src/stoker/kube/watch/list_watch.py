@@ -1,26 +1,23 @@
-"""List, then watch, then never miss or repeat anything: the protocol, without any I/O.
+"""The list-and-watch protocol as a state machine, without I/O: no change is missed or repeated.
 
-`stoker.kube.watch.reflector` asks for the next `step`, does what it says, and tells
-this machine what came back; the machine keeps the store right and answers with
-the changes to deliver.
+`stoker.kube.watch.reflector` reads the next `step`, executes it, and passes the result to this machine, which
+updates the cache and returns the changes to deliver.
 
                  listed                       ended, silent, failed
     ListAll ─────────────► WatchFrom(version) ─────────────────────► WatchFrom(last seen)
      │   ▲                     │
      └───┤ failed              │ 410 as an answer or in the stream; the stream goes backwards;
-         │                     │ no headway after several tries; what a human must mend; resync
+         │                     │ no progress after several tries; an error a user must fix; resync
          └─────────────────────┘
 
-A list is always asked for without a resourceVersion, so it is the truth of its
-moment and whatever the store holds besides is gone: deletions that happened
-while nobody watched are found there. It counts only when its last page is in; a
-list that fails midway changes nothing.
+A list is always requested without a resourceVersion, so it is the current state, and any other object in the
+cache is gone: deletions that happened without a watch are found there. A list counts only when its last page
+has arrived; a list that fails midway changes nothing.
 
-A resourceVersion is compared for equality. Where two are numbers, as they are
-on every server since 1.35, the smaller one is older, which tells a repetition
-from news; several objects may share one (keys that expire in etcd together), so
-an equal one is no proof. This machine must never deliver a step in an object's
-life twice or after a later one.
+A resourceVersion is compared for equality. Where two are numbers, as on every server since 1.35, the smaller
+one is older, which distinguishes a repetition from a new event. Several objects may share one version (keys
+that expire in etcd together), so an equal version proves nothing. This machine must never deliver a change
+of an object twice or after a later one.
 """
 
 from __future__ import annotations
@@ -51,28 +48,33 @@ from stoker.kube.watch.watch_events import (
 T = TypeVar("T")
 
 STANDSTILLS = 3
-"""Streams in a row that brought an error or nothing at all before a list is asked for instead."""
+"""Streams in a row with an error or without any line, before a list is requested instead."""
 
 HOPELESS = 10
-"""Failures of any kind in a row after which resuming is given up; the server has forgotten by then anyway.
-Of tries that nobody answers, which come more often, four count as one."""
+"""Failures of any kind in a row after which the watch is not resumed.
+
+By then the server has compacted the version anyway. Attempts without an answer, which are more frequent,
+count a quarter each.
+"""
 
 HASTY = 5
-"""Refusals that are taken for those of a server that has just been started."""
+"""Denied requests that are treated as those of a server that has just started."""
 
 LIVED = 5.0
-"""A stream that was open for so many seconds, or brought a line, was worth opening, whatever ended it."""
+"""A stream that was open for so many seconds, or delivered a line, counts as successful, however it ended."""
 
 SPREAD = 0.5
-"""Seconds over which streams that ended together, as at a restart of the server, come back."""
+"""Seconds over which streams that ended together, as at a restart of the server, are reopened."""
 
 AWAY = 4.0
-"""Seconds at most between two tries while nobody answers: nothing is spared by staying away from a server
-that is not there, and whoever waits longer is the last to know that it is back."""
+"""Maximum seconds between two attempts while the server is unreachable.
+
+A longer delay does not relieve a server that is down, and would only delay noticing that it is back.
+"""
 
 
 class ResourceVersionWentBack(Retry):
-    """The stream told of a time before what it had told already: a restored etcd, or a broken proxy."""
+    """The stream delivered an older version than before: a restored etcd, or a broken proxy."""
 
     default_reason = Reason.RESOURCE_VERSION_EXPIRED
 
@@ -86,7 +88,7 @@ class ListAll:
 
 @dataclass(frozen=True, slots=True)
 class WatchFrom:
-    """Wait `after` seconds, then watch what happens after `resource_version`."""
+    """Wait `after` seconds, then watch changes after `resource_version`."""
 
     resource_version: str
     after: float = 0.0
@@ -96,7 +98,7 @@ ListWatchStep = ListAll | WatchFrom
 
 
 class ListWatchState(Generic[T]):
-    """Where one reflector stands."""
+    """The protocol state of one reflector."""
 
     def __init__(
         self,
@@ -119,14 +121,14 @@ class ListWatchState(Generic[T]):
         self._troubles: Counter[type[StokerError]] = Counter()
         self.step: ListWatchStep = ListAll()
         self.failures = 0
-        """Failures in a row. Only a stream that lived ends the row: a list that works proves little."""
+        """Failures in a row. Only a successful stream resets it: a list that works proves little."""
         self.duplicates = 0
-        """Lines that repeated what was known."""
+        """Lines that repeated a known version."""
 
-    # While listing.
+    # Called while listing.
 
     def page(self, items: Iterable[bytes]) -> None:
-        """One page of the list; nothing changes yet."""
+        """Process one page of the list; the cache does not change yet."""
         for raw in items:
             meta = read_item(raw, self._what)
             key = meta.key
@@ -134,13 +136,13 @@ class ListWatchState(Generic[T]):
             if held is not None and held.uid != meta.uid:
                 held = None
             if held is None or held.resource_version != meta.resource_version:
-                # A version that cannot be read is no deletion: what was held of the object stays.
+                # An unreadable version is not a deletion: the previous version of the object stays.
                 held = self._store.read(key, meta.uid, meta.resource_version, raw) or held
             if held is not None:
                 self._arrived[key] = held
 
     def listed(self, resource_version: str) -> list[ObjectChange[T]]:
-        """The list is complete; the difference to what was known."""
+        """Complete the list; return the differences to the cache."""
         if not resource_version:
             raise MalformedEvent(f"{self._what}: a list came without a resourceVersion from which to watch")
         arrived, self._arrived = self._arrived, {}
@@ -149,10 +151,10 @@ class ListWatchState(Generic[T]):
         self._go(WatchFrom(resource_version))
         return self._store.replace_all(arrived, resource_version)
 
-    # While watching.
+    # Called while watching.
 
     def line(self, line: bytes) -> tuple[ObjectChange[T], ...]:
-        """One line of the stream; raises what has to be handed to `failed`."""
+        """Process one line of the stream; raise errors that the caller must pass to `failed`."""
         try:
             event = read_line(line, self._what)
             if event.type in EVENTS:
@@ -173,7 +175,7 @@ class ListWatchState(Generic[T]):
         return changes
 
     def ended(self, lasted: float) -> None:
-        """The server closed the stream after so many seconds, as it does when its time is up."""
+        """The server closed the stream after so many seconds, as it does at the end of its timeout."""
         if self._lived(lasted):
             self._go(WatchFrom(self._version, after=SPREAD * self._random()))
         else:
@@ -181,15 +183,15 @@ class ListWatchState(Generic[T]):
             self._resume_or_list(after=self._backoff.delay(self._times(Retry)))
 
     def silent(self) -> None:
-        """Nothing came for too long: the peer may be dead, or the server has nothing to say."""
+        """No byte arrived for too long: the peer may be dead, or there was nothing to send."""
         self._standstills += 1
         self._resume_or_list(after=SPREAD * self._random())
 
     def resync(self) -> None:
-        """List again although nothing is wrong."""
+        """List again although nothing failed."""
         self._go(ListAll())
 
-    # While either.
+    # Called in both states.
 
     def failed(self, error: StokerError, lasted: float = 0.0) -> None:
         """A request, or a stream that was open for `lasted` seconds, ended in this error."""
@@ -197,7 +199,7 @@ class ListWatchState(Generic[T]):
         self._lived(lasted)
         self.failures += 1
         if isinstance(error, Stalled):
-            # Before a human has acted there is nothing to gain by haste, and by then much may have changed.
+            # Until a user acts quick retries are useless, and by then much may have changed.
             self._go(ListAll(self._refused()))
             return
         if isinstance(error, ApiServerUnreachable):
@@ -207,25 +209,29 @@ class ListWatchState(Generic[T]):
         else:
             pause = self._backoff.delay(self._times(Retry))
         if isinstance(error, Retry) and error.after is not None:
-            pause += error.after  # added, because all who were refused were told the same time
+            pause += error.after  # added, because the server gave every refused client the same time
         if isinstance(self.step, ListAll) or isinstance(error, Gone | ResourceVersionWentBack):
             self._go(ListAll(pause))
         else:
             self._resume_or_list(pause)
 
     def _refused(self) -> float:
-        """How long to stay away from a server that knows us not, or says no.
+        """Return the delay after the server denied the request.
 
-        One that has just been started says so to everybody, until it has read who may do what. So where
-        it worked before, the first tries come soon.
+        A freshly started server denies every request until it has loaded its RBAC rules. So if it worked
+        before,
+        the first attempts come soon.
         """
         times = self._times(Stalled)
         slow = self._slow_backoff.delay(times)
         return min(slow, self._backoff.delay(times)) if self._version and times <= HASTY else slow
 
     def _times(self, kind: type[StokerError]) -> int:
-        """How often it has failed in this way since it last worked: each way is waited for by itself, so
-        that a server which was away for long is not left alone for long when it is back and says "later"."""
+        """Count a failure of this kind and return how many there were since the last success.
+
+        Each kind has its own backoff, so that after a long outage a server that is back and answers "retry
+        later" is not left alone for long.
+        """
         self._troubles[kind] += 1
         return self._troubles[kind]
 
@@ -234,7 +240,8 @@ class ListWatchState(Generic[T]):
         key, version = meta.key, meta.resource_version
         held = self._store.entry(key)
         if event.type == DELETED and (held is None or held.uid == meta.uid):
-            # A uid dies once, so this is no repetition, even where a server sends the version before the end.
+            # A uid is deleted once, so this is no repetition, even if a server sends the version before the
+            # deletion.
             if is_newer(version, self._version):
                 self._advance(version)
             return self._store.remove(key, version)
@@ -245,7 +252,7 @@ class ListWatchState(Generic[T]):
         entry = None if event.type == DELETED else self._store.read(key, meta.uid, version, raw)
         if entry is not None:
             return self._store.put(key, entry)
-        # Another uid, which has ended or cannot be read, proves that the one we held is gone.
+        # Another uid, even if deleted or unreadable, proves that the cached object is gone.
         return self._store.remove(key, version) if held is not None and held.uid != meta.uid else ()
 
     def _advance(self, version: str) -> None:
@@ -280,7 +287,7 @@ class ListWatchState(Generic[T]):
 
 
 def is_newer(version: str, than: str) -> bool:
-    """Whether a resourceVersion is news; of two that are not both numbers, the one that came later is."""
+    """Whether a resourceVersion is newer; unless both are numbers, any different one counts as newer."""
     if version.isdecimal() and than.isdecimal():
         return (len(version), version) > (len(than), than)  # numbers without leading zeros, of any length
     return version != than

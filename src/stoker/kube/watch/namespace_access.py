@@ -1,10 +1,10 @@
-"""How far we see: which namespaces are seen whole, and which refuse us everything.
+"""Tracks which watched namespaces are fully visible, and which deny every watch.
 
-A namespace that is deleted takes along the Role that let us look into it. Whoever starts
-after that must not wait for it: nothing of it is seen, so nothing is done there, and the
-others are worked on. One that refuses only some kinds is waited for, because half a
-namespace looks as if its gateways or its destinations were gone; and so is our own, which
-has the emergency stop. Whatever comes to light later is worked on from then on.
+A deleted namespace loses the Role that gave us access to it. A process that starts after that must not wait
+for it: nothing in it is visible, so nothing is done there, and the other namespaces are reconciled. A
+namespace that denies only some kinds is waited for, because a partial view looks as if its gateways or
+destinations were deleted. Our own namespace is always waited for too, because it has the emergency stop. A
+namespace that becomes visible later is reconciled from then on.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ log = get_logger(__name__)
 
 
 class _WatchedNamespace:
-    """All that is watched in one namespace, or everywhere."""
+    """All reflectors of one namespace, or of all namespaces."""
 
     def __init__(self) -> None:
         self.reflectors: list[Reflector[Any]] = []
         self.judged = asyncio.Event()
-        """It is seen whole, or refuses us everything."""
+        """Set once it is fully visible, or denies everything."""
         self.whole = False
 
     @property
@@ -36,11 +36,11 @@ class _WatchedNamespace:
 
 
 class NamespaceAccess:
-    """The namespaces of all that is watched."""
+    """The visibility of all watched namespaces."""
 
     def __init__(self, home: str) -> None:
         self.lit: Callable[[], None] = ignore_change
-        """Told that a namespace that had refused us is seen whole."""
+        """Called when a namespace that denied everything becomes fully visible."""
         self._home = home
         self._places: dict[str | None, _WatchedNamespace] = {}
 
@@ -49,12 +49,15 @@ class NamespaceAccess:
             self._places.setdefault(each.namespace, _WatchedNamespace()).reflectors.append(each)
 
     def knows(self, namespace: str) -> bool:
-        """Whether all of a namespace is seen."""
+        """Whether all watched kinds of a namespace are visible."""
         place = self._places.get(None) or self._places.get(namespace)
         return place is not None and place.whole
 
     def failed(self, namespace: str | None, error: StokerError) -> None:
-        """Until it works again changes go unnoticed, and at the start nothing there is worked on at all."""
+        """Log a failed watch; at start-up, stop waiting for a namespace in which all watches are denied.
+
+        Until the watch works again changes go unnoticed, and at start-up nothing there is reconciled.
+        """
         log.warning("watch.failed", reason=error.reason, error=error.message)
         place = self._places.get(namespace)
         if place is None or namespace in (None, self._home) or place.judged.is_set():
@@ -64,7 +67,10 @@ class NamespaceAccess:
             place.judged.set()
 
     async def until_judged(self, group: asyncio.TaskGroup) -> None:
-        """Wait until each namespace is seen whole or refuses us; the group waits for the latter."""
+        """Wait until each namespace is fully visible or denies everything.
+
+        The group keeps waiting for the latter.
+        """
         for namespace, place in self._places.items():
             group.create_task(self._until_whole(namespace, place), name=f"seeing {namespace or 'all'}")
         for place in self._places.values():
@@ -81,4 +87,4 @@ class NamespaceAccess:
 
 
 def ignore_change() -> None:
-    """Nobody is to be told."""
+    """Do nothing; the default for `lit`."""

@@ -1,22 +1,19 @@
-"""The loop that keeps a store of one kind as the cluster is.
+"""Keeps a cache of one kind up to date with the cluster: an informer.
 
-`stoker.kube.watch.list_watch` decides, this loop asks the client and tells it what came
-back. Every change goes to the listeners at once and in order, after the store
-has it; a listener is expected to put a key into a queue and return. One
-reflector per kind and scope serves all who need it: `listen` joins later and is
-told first what is already there.
+`stoker.kube.watch.list_watch` decides; this loop sends the requests and passes it the results. Every change
+is delivered to the listeners at once and in order, after the cache has it; a listener is expected to put a
+key into a queue and return. One reflector per kind and scope serves all listeners: `listen` may be called
+later, and first delivers the objects that already exist.
 
-No error of the API server ends the loop, neither a denied permission nor a kind
-that does not exist (any more): `health` says what is wrong and since when, and
-it is tried again, slowly where a human must act. Only cancelling ends it, at
-once, and leaves nothing behind: it starts no tasks.
+No error of the API server ends the loop, neither a denied permission nor a kind that does not exist (any
+more): `health` reports the error and since when, and the loop retries, slowly where a user must act. Only
+cancelling ends it, immediately and without leftovers: it starts no tasks.
 
-Silence is noticed. A server with nothing to tell sends a bookmark about every
-minute, the first after up to two, so after `idle_timeout` seconds without a
-byte the watch is opened anew, and after three such in a row the kind is listed:
-a peer that died without a word cannot make us deaf, and a server that sends no
-bookmarks costs a request now and then. None waits for the time at which the
-server was to end the watch, at most eight minutes, and fifteen seconds.
+A silent connection is detected. A server without changes sends a bookmark about every minute, the first
+after up to two. After `idle_timeout` seconds without a byte the watch is opened again, and after three such
+timeouts in a row the kind is listed. So a peer that died silently cannot block the watch, and a server that
+sends no bookmarks costs an occasional request. With an `idle_timeout` of None the reflector waits for the
+time at which the server was to end the watch, at most eight minutes, and fifteen seconds.
 """
 
 from __future__ import annotations
@@ -44,17 +41,17 @@ ChangeListener = Callable[[ObjectChange[T]], None]
 
 BACKOFF = Backoff(base=0.5, ceiling=30.0, jitter=0.5)
 SLOW_BACKOFF = Backoff(base=5.0, ceiling=60.0, jitter=0.5)
-"""For what a human must mend: a role binding that is being written now, or one that never will be."""
+"""For errors that a user must fix: a RoleBinding that is about to be created, or never will be."""
 
 IDLE_TIMEOUT = 150.0
 """More than the two minutes that a watch may have to wait for its first bookmark."""
 
 WATCH_SECONDS = (240, 480)
-"""A watch asks to be ended after a random time in between, so that those opened together end apart."""
+"""Each watch requests a random timeout in this range, so that watches opened together end apart."""
 
 
 class ListWatchSource(Protocol):
-    """The two verbs of `stoker.kube.client.client.KubeClient` that a reflector needs."""
+    """The two methods of `stoker.kube.client.client.KubeClient` that a reflector needs."""
 
     def pages(
         self,
@@ -83,10 +80,10 @@ class ListWatchSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ReflectorHealth:
-    """How a reflector is doing; times are of the clock's `monotonic`."""
+    """The health of a reflector; times are those of the clock's `monotonic`."""
 
     synced: bool
-    """The first list is in."""
+    """The first list is complete."""
     watching: bool
     """A stream is open at this moment."""
     last_contact: float | None
@@ -98,9 +95,9 @@ class ReflectorHealth:
 class Reflector(Generic[T]):
     """List and watch one kind in one scope, into `store`.
 
-    With `metadata_only` the server sends no more of the objects than their heads. What no selector can
-    say is said by `wanted`: objects whose key it refuses pass by and are neither decoded nor kept.
-    `on_recovered` is told when a stream is open again after something had failed.
+    With `metadata_only` the server sends only the metadata of objects. `wanted` filters by key what no
+    selector can express: other objects are neither decoded nor cached. `on_recovered` is called when a stream
+    is open again after a failure.
     """
 
     def __init__(
@@ -161,7 +158,7 @@ class Reflector(Generic[T]):
         self.silences = 0
 
     async def run(self) -> None:
-        """Keep the store right until cancelled."""
+        """Keep the cache up to date until cancelled."""
         while True:
             step = self._watching.step
             if step.after > 0:
@@ -172,11 +169,11 @@ class Reflector(Generic[T]):
                 await self._watch(step.resource_version)
 
     async def synced(self) -> None:
-        """Wait until the first list is in."""
+        """Wait until the first list is complete."""
         await self._synced.wait()
 
     def listen(self, listener: ChangeListener[T]) -> Callable[[], None]:
-        """Have every change from now on, after what is there already, as additions; returns the way out."""
+        """Deliver existing objects as additions, then every change; return a function that unsubscribes."""
         for change in self.store.additions():
             listener(change)
         self._listeners = (*self._listeners, listener)
@@ -280,7 +277,7 @@ class Reflector(Generic[T]):
     def _was_silent(self) -> bool:
         if self._opened is None or self._idle_timeout is None or self._last_contact is None:
             return False
-        # A little less than the whole: timers and clocks do not agree to the last millisecond.
+        # Slightly less than the whole timeout, because timers and clocks differ by milliseconds.
         return self._clock.monotonic() - self._last_contact >= 0.95 * self._idle_timeout
 
     def _failed(self, error: StokerError, lasted: float) -> None:

@@ -1,18 +1,16 @@
-"""What is known of the objects of one kind, in the form in which its user wants them.
+"""The cache of the objects of one kind, in the form that its user needs.
 
-`stoker.kube.watch.list_watch` writes here what a list or a watch said; every write comes
-back as the `ObjectChange` (none, one, or two) that it made, and these are what the
-reflector delivers. A user reads: by key, all, or by an index.
+`stoker.kube.watch.list_watch` writes the results of lists and watches; every write returns the `ObjectChange`
+values that it made (none, one, or two), which the reflector delivers. Users read by key, all objects, or by
+an index.
 
-An object is kept as whatever `keep` makes of its bytes: the header, a typed
-struct, the bytes themselves, a digest. Beside it stand only its uid and its
-resourceVersion, which is what it takes to tell a change from a repetition. The
-bytes handed to `keep` are a copy of the object alone, so that keeping them does
-not keep a whole response alive.
+An object is stored as the result of `keep` for its bytes: the header, a typed struct, the bytes themselves, a
+digest. Besides it only its uid and resourceVersion are stored, which distinguish a change from a repetition.
+The bytes that `keep` receives are a copy of the object alone, so that keeping them does not keep a whole
+response in memory.
 
-An object that `keep` refuses is reported and not kept; what was kept of it
-before stays, because a version that cannot be read is no deletion. A store must
-never hold half a list: `replace_all` takes a complete one.
+An object that `keep` refuses is reported and not stored; its previous version stays, because an unreadable
+version is not a deletion. The cache must never hold an incomplete list: `replace_all` takes a complete one.
 """
 
 from __future__ import annotations
@@ -24,9 +22,9 @@ T = TypeVar("T")
 
 
 class ObjectKey(NamedTuple):
-    """An object's name among its kind; the namespace of a cluster-wide object is empty.
+    """The key of an object within its kind; the namespace of a cluster-scoped object is empty.
 
-    A tuple and not a dataclass, because thousands are made, hashed and compared for every list.
+    A tuple and not a dataclass, because every list creates, hashes and compares thousands of them.
     """
 
     namespace: str
@@ -37,10 +35,10 @@ class ObjectKey(NamedTuple):
 
 
 class ObjectChange(NamedTuple, Generic[T]):
-    """One step in the life of one object: `old` is none when it appears, `new` when it goes.
+    """One change of one object: `old` is None if it was added, `new` is None if it was deleted.
 
-    A name that was deleted and taken again while nobody watched is two changes,
-    the end of the old uid and the beginning of the new one.
+    A name that was deleted and created again without a watch gives two changes: the deletion of the old uid
+    and the addition of the new one.
     """
 
     key: ObjectKey
@@ -59,7 +57,7 @@ class ObjectChange(NamedTuple, Generic[T]):
 
 
 class CacheEntry(NamedTuple, Generic[T]):
-    """One kept object, and under which words of which index it is filed."""
+    """One cached object, and its index entries."""
 
     uid: str
     resource_version: str
@@ -68,14 +66,14 @@ class CacheEntry(NamedTuple, Generic[T]):
 
 
 RefusedObjectHandler = Callable[[ObjectKey, Exception], None]
-"""Told of an object that could not be read, and why."""
+"""Called with an object that could not be read, and the error."""
 
 CacheIndex = Callable[[ObjectKey, T], Iterable[str]]
-"""The words under which an object is found besides its name, for instance the values of a label."""
+"""Returns the words under which an object is indexed besides its name, for example the values of a label."""
 
 
 class ObjectCache(Generic[T]):
-    """Objects of one kind by key."""
+    """The objects of one kind by key."""
 
     __slots__ = ("_entries", "_found", "_indexes", "_keep", "_on_refused", "_wanted", "refused")
 
@@ -87,7 +85,7 @@ class ObjectCache(Generic[T]):
         indexes: Mapping[str, CacheIndex[T]] | None = None,
         wanted: Callable[[ObjectKey], bool] | None = None,
     ) -> None:
-        """What is not `wanted` by its key is not even decoded; the answer for a key must never change."""
+        """An object whose key is not `wanted` is not decoded; the result for a key must never change."""
         self._keep = keep
         self._wanted = wanted
         self._on_refused = on_refused
@@ -95,14 +93,14 @@ class ObjectCache(Generic[T]):
         self._indexes = dict(indexes or {})
         self._found: dict[str, dict[str, set[ObjectKey]]] = {name: {} for name in self._indexes}
         self.refused = 0
-        """How often an object could not be read."""
+        """How many times an object could not be read."""
 
     def get(self, key: ObjectKey) -> T | None:
         entry = self._entries.get(key)
         return None if entry is None else entry.value
 
     def entry(self, key: ObjectKey) -> CacheEntry[T] | None:
-        """The object together with its uid and resourceVersion."""
+        """Return the object with its uid and resourceVersion."""
         return self._entries.get(key)
 
     def keys(self) -> list[ObjectKey]:
@@ -112,15 +110,15 @@ class ObjectCache(Generic[T]):
         return iter(self.keys())
 
     def items(self) -> Iterator[tuple[ObjectKey, T]]:
-        """All objects as they stand now; later changes do not disturb the iteration."""
+        """Iterate over all current objects; later changes do not affect the iteration."""
         return ((key, entry.value) for key, entry in list(self._entries.items()))
 
     def find(self, index: str, word: str) -> frozenset[ObjectKey]:
-        """The keys of all objects that the named index files under this word."""
+        """Return the keys of all objects that the named index has under this word."""
         return frozenset(self._found[index].get(word, ()))
 
     def additions(self) -> list[ObjectChange[T]]:
-        """What somebody who knows nothing yet has to be told."""
+        """Return all objects as additions, for a new listener."""
         return [
             ObjectChange(key, entry.uid, entry.resource_version, None, entry.value)
             for key, entry in self._entries.items()
@@ -132,10 +130,10 @@ class ObjectCache(Generic[T]):
     def __contains__(self, key: ObjectKey) -> bool:
         return key in self._entries
 
-    # What follows is for `stoker.kube.watch.list_watch` alone.
+    # The following methods are for `stoker.kube.watch.list_watch` alone.
 
     def read(self, key: ObjectKey, uid: str, version: str, raw: bytes) -> CacheEntry[T] | None:
-        """What would be kept of these bytes; none, and a report, if `keep` or an index refuses them."""
+        """Return the entry for these bytes; None, with a report, if `keep` or an index refuses them."""
         if self._wanted is not None and not self._wanted(key):
             return None
         try:
@@ -151,7 +149,7 @@ class ObjectCache(Generic[T]):
             return None
 
     def put(self, key: ObjectKey, entry: CacheEntry[T]) -> tuple[ObjectChange[T], ...]:
-        """The object as it now is; a different uid under the same name ends the old object first."""
+        """Store the current object; if the name has a new uid, the old object is removed first."""
         before = self._entries.get(key)
         if before is None:
             self._file(key, entry)
@@ -165,7 +163,7 @@ class ObjectCache(Generic[T]):
         return (ObjectChange(key, entry.uid, entry.resource_version, before.value, entry.value),)
 
     def remove(self, key: ObjectKey, version: str) -> tuple[ObjectChange[T], ...]:
-        """The object is gone as of this resourceVersion."""
+        """Remove an object that was deleted as of this resourceVersion."""
         before = self._entries.pop(key, None)
         if before is None:
             return ()
@@ -173,7 +171,7 @@ class ObjectCache(Generic[T]):
         return (ObjectChange(key, before.uid, version, before.value, None),)
 
     def replace_all(self, entries: Mapping[ObjectKey, CacheEntry[T]], version: str) -> list[ObjectChange[T]]:
-        """All objects of a complete list that was taken at `version`: what is not in it is gone."""
+        """Replace the content by a complete list taken at `version`: any other object is gone."""
         changes: list[ObjectChange[T]] = []
         for key in [key for key in self._entries if key not in entries]:
             changes.extend(self.remove(key, version))
@@ -191,4 +189,4 @@ class ObjectCache(Generic[T]):
             keys = self._found[index].get(word, set())
             keys.discard(key)
             if not keys:
-                self._found[index].pop(word, None)  # it may be gone already: an index may say a word twice
+                self._found[index].pop(word, None)  # it may be gone already: an index may return a word twice

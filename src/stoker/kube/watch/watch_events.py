@@ -1,10 +1,9 @@
-"""What one line of a watch, or one item of a list, says.
+"""Decodes one line of a watch, or one item of a list.
 
-Stands between the client, which delivers bytes, and `stoker.kube.watch.list_watch`. Of
-an object only four fields are decoded, because most of what passes by is
-decoded again by whoever keeps it, or dropped: twenty thousand lines a second
-have to fit into one core. A line that is cut off or is no JSON is `MalformedEvent`,
-which the protocol takes as a broken stream; it must never look like an event.
+It is between the client, which delivers bytes, and `stoker.kube.watch.list_watch`. It decodes only four
+fields of an object, because most objects are decoded again by the cache, or dropped: twenty thousand lines a
+second must fit into one core. A truncated line or invalid JSON is a `MalformedEvent`, which the protocol
+treats as a broken stream; it must never look like an event.
 """
 
 from __future__ import annotations
@@ -27,13 +26,13 @@ EVENTS = frozenset({"ADDED", "MODIFIED", DELETED})
 
 
 class MalformedEvent(Retry):
-    """Something came that the API server would not have written."""
+    """The stream contains something that the API server would not have written."""
 
     default_reason = Reason.API_SERVER_ERROR
 
 
 class WatchMeta(msgspec.Struct, frozen=True):
-    """As much of an object's metadata as tells it from others and from its earlier self."""
+    """The metadata fields that identify an object and its version."""
 
     name: str = ""
     namespace: str = ""
@@ -42,7 +41,7 @@ class WatchMeta(msgspec.Struct, frozen=True):
 
     @property
     def key(self) -> ObjectKey:
-        # Thousands of objects share a namespace; interning lets them share its string too.
+        # Thousands of objects share a namespace; interning lets them share its string.
         return ObjectKey(sys.intern(self.namespace), self.name)
 
 
@@ -63,7 +62,7 @@ class _WatchObject(msgspec.Struct, frozen=True):
     metadata: WatchMeta = WatchMeta()
 
 
-# The last one is what a thousand nested objects raise.
+# Deeply nested objects raise RecursionError.
 _DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 _line = msgspec.json.Decoder(_RawWatchLine)
@@ -72,8 +71,10 @@ _status = msgspec.json.Decoder(ApiStatus)
 
 
 def read_line(line: bytes, what: str = "watch") -> WatchLine:
-    """One line of a watch; anything but a well-formed one is `MalformedEvent`. `what` names the watch in
-    it."""
+    """Decode one line of a watch; raise `MalformedEvent` if it is malformed.
+
+    `what` names the watch in the error.
+    """
     try:
         outer = _line.decode(line)
         meta = _object.decode(outer.object).metadata
@@ -87,7 +88,7 @@ def read_line(line: bytes, what: str = "watch") -> WatchLine:
 
 
 def read_item(raw: bytes, what: str = "list") -> WatchMeta:
-    """One item of a list; `MalformedEvent` if it cannot be told which object it is."""
+    """Decode one item of a list; raise `MalformedEvent` if the object cannot be identified."""
     try:
         meta = _object.decode(raw).metadata
     except _DECODE_ERRORS as error:
@@ -98,11 +99,11 @@ def read_item(raw: bytes, what: str = "list") -> WatchMeta:
 
 
 def read_error(raw: bytes, what: str = "watch") -> ApiError | MalformedEvent:
-    """The error that the object of an ERROR line tells of."""
+    """Return the error that the object of an ERROR line describes."""
     try:
         status = _status.decode(raw)
     except _DECODE_ERRORS as error:
         return MalformedEvent(f"{what}: an error of {len(raw)} bytes cannot be read: {error}")
-    # The reason counts as much as the code: both have been seen to come alone.
+    # Servers send the reason without the code, or the code without the reason, so both count.
     code = 410 if status.reason in {"Expired", "Gone"} else status.code
     return error_for(code, raw, {}, what=what)
