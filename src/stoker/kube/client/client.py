@@ -1,9 +1,8 @@
 """The verbs of the Kubernetes API.
 
-Each verb says what to ask and what the answer is read into; how it gets there,
-with whose identity, what is asked again and what an error means, is
-`stoker.kube.client.transport` and `stoker.kube.client.errors`. The client holds no objects:
-lists are handed on page by page as raw bytes, watches line by line.
+Each verb defines the request and the type of the response. `stoker.kube.client.transport` sends it, with
+credentials and retries, and `stoker.kube.client.errors` defines what an error means. The client stores no
+objects: lists are passed on page by page as raw bytes, watches line by line.
 """
 
 from __future__ import annotations
@@ -31,16 +30,16 @@ __all__ = ["ApiResponse", "KubeClient", "ListPage", "RequestRate"]
 
 T = TypeVar("T")
 
-# How often a list begins anew because the server forgot where it was.
+# Attempts at a list whose continue token expired.
 LIST_TRIES = 3
-# The server then sends the heads of objects alone: the values of Secrets never come here.
+# With it the server sends only the metadata of objects: the values of Secrets never reach this process.
 _HEADS = "application/json;as={};g=meta.k8s.io;v=v1"
-# What a watch may be late by before its silence means that nobody is there.
+# Seconds beyond the requested timeout of a watch after which its connection counts as dead.
 WATCH_GRACE_SECONDS = 15.0
 
 
 class _WriteVerb(NamedTuple):
-    """A verb that carries an object: its name for people, its method, and how the body is to be read."""
+    """A verb with an object as body: its name in messages, its HTTP method and content type."""
 
     verb: str
     method: str
@@ -50,11 +49,12 @@ class _WriteVerb(NamedTuple):
 _CREATE = _WriteVerb("create", "POST", "application/json")
 _REPLACE = _WriteVerb("replace", "PUT", "application/json")
 _PATCH = _WriteVerb("patch", "PATCH", "application/merge-patch+json")
-_APPLY = _WriteVerb("apply", "PATCH", "application/apply-patch+yaml")  # JSON is YAML, and cheaper to write
+# JSON is valid YAML, and cheaper to write.
+_APPLY = _WriteVerb("apply", "PATCH", "application/apply-patch+yaml")
 
 
 class KubeClient:
-    """The API server as one identity sees it; an async context manager."""
+    """A client of the API server with one identity; an async context manager."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class KubeClient:
     async def get(
         self, resource: ApiResource, name: str, namespace: str | None = None, *, into: type[T]
     ) -> T:
-        """One object."""
+        """Get one object."""
         what = resource.words("get", namespace, name)
         return await self._ask(ApiRequest("GET", resource.path(namespace, name), what), into)
 
@@ -93,7 +93,7 @@ class KubeClient:
         labels: str | None = None,
         fields: str | None = None,
     ) -> builtins.list[T]:
-        """All objects, of all pages. A list that expires between two pages begins anew."""
+        """List all objects, of all pages. A list that expires between two pages starts again."""
         what = resource.words("list", namespace)
         tries = 0
         while True:
@@ -120,10 +120,11 @@ class KubeClient:
         resource_version_match: str | None = None,
         metadata_only: bool = False,
     ) -> AsyncIterator[ListPage]:
-        """The list page by page, all of one resourceVersion.
+        """Iterate over the pages of a list, all of one resourceVersion.
 
-        Raises Gone where that version expires between two pages: what came before
-        is then worth nothing, and only the caller can throw it away.
+        Raises Gone if that version expires between two pages: the earlier pages are then invalid, and the
+        caller
+        must discard them.
         """
         what = resource.words("list", namespace)
         path = resource.path(namespace)
@@ -141,7 +142,7 @@ class KubeClient:
     async def create(
         self, resource: ApiResource, body: object, namespace: str | None = None, *, into: type[T]
     ) -> T:
-        """POST; raises AlreadyExists."""
+        """Create with POST; raises AlreadyExists."""
         if resource.namespaced and not namespace:
             raise InvalidValue(f"{resource} lives in a namespace, yet none was named to create it in")
         return await self._write(_CREATE, resource, body, into, namespace=namespace)
@@ -156,7 +157,7 @@ class KubeClient:
         into: type[T],
         subresource: str | None = None,
     ) -> T:
-        """PUT; raises Conflict unless the body's resourceVersion is the current one."""
+        """Replace with PUT; raises Conflict unless the body's resourceVersion is the current one."""
         return await self._write(
             _REPLACE, resource, body, into, namespace=namespace, name=name, subresource=subresource
         )
@@ -172,9 +173,12 @@ class KubeClient:
         subresource: str | None = None,
         manager: str | None = None,
     ) -> T:
-        """JSON merge patch: null removes, a list replaces; a resourceVersion in it makes it optimistic.
+        """Send a JSON merge patch: null removes, a list replaces.
 
-        `manager` is whose the server notes the fields as; without one it takes the name of this client.
+        A resourceVersion in it makes it optimistic.
+
+        `manager` is the field manager that the server records; without it the server uses the name of this
+        client.
         """
         query = codec.query_parameters(fieldManager=manager)
         return await self._write(
@@ -193,7 +197,7 @@ class KubeClient:
         into: type[T],
         subresource: str | None = None,
     ) -> T:
-        """Server-side apply; without `force` another manager's field raises Conflict."""
+        """Server-side apply; without `force` a field of another manager raises Conflict."""
         query = codec.query_parameters(fieldManager=manager, force="true" if force else "false")
         return await self._write(
             _APPLY, resource, body, into, namespace=namespace, name=name, subresource=subresource, query=query
@@ -209,7 +213,7 @@ class KubeClient:
         resource_version: str | None = None,
         propagation: str = "Background",
     ) -> None:
-        """Delete that very object: raises Conflict if uid or resourceVersion is no longer its own."""
+        """Delete exactly this object; raises Conflict if uid or resourceVersion are not current."""
         conditions = {"uid": uid, "resourceVersion": resource_version}
         options = {
             "kind": "DeleteOptions",
@@ -234,10 +238,11 @@ class KubeClient:
         idle_timeout: float | None = None,
         metadata_only: bool = False,
     ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        """The changes since `resource_version`, one JSON line each, until the server ends the watch.
+        """Watch the changes since `resource_version`, one JSON line each, until the server ends the watch.
 
-        Bookmarks are asked for. ERROR events are lines like any other. Raises Gone where
-        the server answers 410 at once, Unreachable after `idle_timeout` seconds of silence.
+        Bookmarks are requested. ERROR events are lines like any other. Raises Gone if the server answers 410
+        at
+        once, ApiServerUnreachable after `idle_timeout` seconds without a byte.
         """
         what = resource.words("watch", namespace)
         query = codec.query_parameters(
@@ -261,7 +266,7 @@ class KubeClient:
         body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> ApiResponse:
-        """Anything else the server serves: an escaped path, the answer unread; errors are raised."""
+        """Send any other request: an escaped path, the response undecoded; errors are raised."""
         check_path(path)
         what = f"{method} {path}"
         return await self._transport.send(

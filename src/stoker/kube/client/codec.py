@@ -1,9 +1,8 @@
-"""Objects to bytes and back, for the verbs of the client.
+"""Encodes and decodes objects for the verbs of the client.
 
-A body may be a struct, a dictionary or bytes that are JSON already. An answer
-that is not JSON came from something between us and the server and is worth
-another try; one that is JSON of another shape is an object that a person must
-look at. Neither sentence ever quotes a value.
+A body may be a struct, a dictionary or bytes that are JSON already. A response that is not JSON came from a
+proxy in between and is worth a retry; JSON of another shape is an object that a user must look at. The error
+messages never quote a value.
 """
 
 from __future__ import annotations
@@ -17,18 +16,18 @@ from stoker.kube.client.errors import ServerError, UnreadableResponse, one_line
 
 T = TypeVar("T")
 
-# The API server takes objects that are nested up to 10,000 deep where a schema lets it. Python's own limit
-# of 1,000 also bounds the decoder, and one such object would make every list of its kind unreadable.
+# The API server accepts objects that are nested up to 10,000 deep where a schema allows it. Python's own
+# limit of 1,000 also bounds the decoder, and one such object would make every list of its kind unreadable.
 sys.setrecursionlimit(max(sys.getrecursionlimit(), 12_000))
 
 
 def encode(body: object) -> bytes:
-    """The body of a request."""
+    """Encode the body of a request."""
     return body if isinstance(body, bytes) else msgspec.json.encode(body)
 
 
 def decode(body: bytes, into: type[T], what: str) -> T:
-    """An answer, or one item of it, as the type that was asked for."""
+    """Decode a response, or one item of it, as the requested type."""
     try:
         return msgspec.json.decode(body, type=into)
     except msgspec.ValidationError as error:
@@ -44,5 +43,5 @@ def decode(body: bytes, into: type[T], what: str) -> T:
 
 
 def query_parameters(**parameters: str | None) -> tuple[tuple[str, str], ...]:
-    """The parameters that are there, as they stand in the address."""
+    """Return the non-empty parameters as they appear in the query string."""
     return tuple((key, value) for key, value in parameters.items() if value)

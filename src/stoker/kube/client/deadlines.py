@@ -1,9 +1,8 @@
-"""A limit on how long something may take, measured by the injected clock.
+"""Timeouts that are measured by the injected clock.
 
-`asyncio.timeout` reads the event loop's own time, which tests cannot move. This
-is the same scope with the `Clock` as its source: cancellation and its undoing
-stay with the standard library, but for one case in which not every version gets
-them right (`timeout_scope`).
+`asyncio.timeout` uses the event loop's own time, which tests cannot control. This is the same scope with the
+`Clock` as its source. The standard library still does the cancelling and uncancelling, except for one case
+that some Python versions get wrong (`timeout_scope`).
 """
 
 from __future__ import annotations
@@ -17,10 +16,10 @@ from stoker.domain.clock import Clock
 
 @asynccontextmanager
 async def timeout_scope(scope: asyncio.Timeout) -> AsyncIterator[None]:
-    """`async with scope`, right also in a task that was cancelled before and is finishing something.
+    """`async with scope`, correct also in a task that was cancelled before and is cleaning up.
 
-    Python 3.11.2, which is Debian 12's, takes that earlier cancellation for the cause
-    and raises CancelledError in place of TimeoutError.
+    Python 3.11.2, the version of Debian 12, attributes the timeout to that earlier cancellation and raises
+    CancelledError instead of TimeoutError.
     """
     task = asyncio.current_task()
     before = task.cancelling() if task is not None else 0
@@ -35,7 +34,10 @@ async def timeout_scope(scope: asyncio.Timeout) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def deadline(clock: Clock, seconds: float) -> AsyncIterator[asyncio.Timeout]:
-    """Cancel the block after so many seconds and raise TimeoutError; `expired()` tells it from others."""
+    """Cancel the block after so many seconds and raise TimeoutError.
+
+    `expired()` distinguishes it from others.
+    """
     loop = asyncio.get_running_loop()
 
     async def ring() -> None:
@@ -54,7 +56,7 @@ async def deadline(clock: Clock, seconds: float) -> AsyncIterator[asyncio.Timeou
 async def wait_for_end(
     task: asyncio.Task[None], clock: Clock, grace: float, giving_up: Callable[[], None]
 ) -> None:
-    """Wait for a task that was told to end; after `grace` seconds that is told, and it is cut off."""
+    """Wait for a task that was asked to stop; after `grace` seconds call `giving_up` and cancel it."""
     try:
         async with deadline(clock, grace):
             await asyncio.wait([task])

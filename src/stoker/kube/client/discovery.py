@@ -1,11 +1,9 @@
-"""Which kinds the server serves.
+"""Discovers which kinds the server serves.
 
-Two requests (`/api` and `/apis`) bring the aggregated form, which every server
-since 1.27 speaks; with the ETag of the last answer an unchanged one costs a few
-hundred bytes. An older server answers the same requests with names only, and is
-then asked for each group and version by itself. A group that cannot be described
-because the server behind it is down does not hide the others: it is listed as
-unavailable (`stoker.kube.client.served_kinds`).
+Two requests (`/api` and `/apis`) return the aggregated form, which every server since 1.27 supports; with the
+ETag of the last response an unchanged one costs a few hundred bytes. An older server answers the same
+requests with names only; each group and version is then requested separately. A group whose own server is
+down does not hide the others: it is listed as unavailable (`stoker.kube.client.served_kinds`).
 """
 
 from __future__ import annotations
@@ -73,14 +71,14 @@ class _LegacyGroupVersion(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class _LegacyGroup(msgspec.Struct, frozen=True, rename="camel"):
-    """One group in the form of old: names only."""
+    """One group in the legacy form: names only."""
 
     versions: list[_LegacyGroupVersion] = []
     preferred_version: _LegacyGroupVersion | None = None
 
 
 class _DiscoveryRoot(msgspec.Struct, frozen=True):
-    """Any answer of a root: aggregated (`items`), or of old (`groups` under /apis, `versions` under /api)."""
+    """A response of a root: aggregated (`items`), or legacy (`groups` under /apis, `versions` under /api)."""
 
     items: list[_DiscoveredGroup] | None = None
     groups: list[_LegacyGroup] | None = None
@@ -88,7 +86,7 @@ class _DiscoveryRoot(msgspec.Struct, frozen=True):
 
 
 class _LegacyResource(msgspec.Struct, frozen=True, rename="camel"):
-    """One resource or subresource (`pods/status`) in the form of old."""
+    """One resource or subresource (`pods/status`) in the legacy form."""
 
     name: str
     kind: str = ""
@@ -105,7 +103,7 @@ class _LegacyResourceList(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class _DiscoveryPart:
-    """What one root told, and the tag under which it will say "unchanged"."""
+    """The result of one root, and its ETag for the next request."""
 
     etag: str
     served: tuple[ServedResource, ...]
@@ -113,14 +111,14 @@ class _DiscoveryPart:
 
 
 class Discovery:
-    """Asks one server, and remembers its last answer."""
+    """Discovery of one server; caches the last responses."""
 
     def __init__(self, client: KubeClient) -> None:
         self._client = client
         self._parts: dict[str, _DiscoveryPart] = {}
 
     async def refresh(self) -> KindCatalog:
-        """What is served now; raises if the server as a whole cannot be asked."""
+        """Return what is served now; raise if the server as a whole cannot be reached."""
         self._parts = {root: await self._look(root) for root in ROOTS}
         return KindCatalog(
             tuple(each for part in self._parts.values() for each in part.served),
@@ -185,7 +183,7 @@ def _served_resource(group: str, version: str, told: _DiscoveredResource) -> Ser
 
 
 def _preferred_versions(told: _DiscoveryRoot) -> list[str]:
-    """The api versions that a root of old names, the preferred one of each group first."""
+    """Return the api versions of a legacy root, the preferred version of each group first."""
     order = list(told.versions or ())
     for group in told.groups or ():
         first = [group.preferred_version] if group.preferred_version else []

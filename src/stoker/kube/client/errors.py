@@ -1,22 +1,21 @@
-"""What the API server can answer, each answer with what it asks of the loop that catches it.
+"""Errors of the API server, each with its consequence for the loop that catches it.
 
-    ApiError                       the server answered, and the answer is not what was asked for
-    ├── Unauthorized     Stalled   401: it does not know who we are
-    ├── Forbidden        Stalled   403: it knows, and RBAC or admission says no
-    ├── NotFound         Stalled   404
-    ├── Invalid          Stalled   400, 405, 413, 415, 422, a redirect: the request itself is refused
-    ├── Unreadable       Stalled   the answer is not of the shape that was asked for
-    │   └── TooLarge               the answer is longer than this client takes
-    ├── AlreadyExists    Retry     409 on create
-    ├── Conflict         Retry     409: somebody else wrote first, read again
-    ├── Gone             Retry     410: the resourceVersion or continue token is too old, list again
-    ├── TooManyRequests  Retry     429: `after` says when to come back
-    └── ServerError      Retry     5xx, or an answer that is not of the API at all
-    Unreachable          Retry     no answer: name, connection, TLS, time-out, broken stream
+    ApiError                            the server answered, but not with what was requested
+    ├── Unauthorized          Stalled   401: it does not accept our credentials
+    ├── Forbidden             Stalled   403: it does, and RBAC or admission denies the request
+    ├── NotFound              Stalled   404
+    ├── Invalid               Stalled   400, 405, 413, 415, 422, a redirect: the request itself is refused
+    ├── UnreadableResponse    Stalled   the response does not have the requested shape
+    │   └── ResponseTooLarge            the response is longer than this client accepts
+    ├── AlreadyExists         Retry     409 on create
+    ├── Conflict              Retry     409: another client wrote first, read again
+    ├── Gone                  Retry     410: the resourceVersion or continue token is too old, list again
+    ├── TooManyRequests       Retry     429: `after` is when to come back
+    └── ServerError           Retry     5xx, or a response that is not of the API at all
+    ApiServerUnreachable      Retry     no response: name, connection, TLS, timeout, broken stream
 
-`error_for` is the only place that reads status codes and `ApiStatus` bodies;
-`stoker.kube.client.transport` is the only place that reads aiohttp's exceptions.
-Nothing here ever quotes a request's body or headers.
+`error_for` is the only place that reads status codes and `ApiStatus` bodies; `stoker.kube.client.transport`
+is the only place that catches aiohttp's exceptions. Nothing here ever quotes a request's body or headers.
 """
 
 from __future__ import annotations
@@ -33,12 +32,12 @@ from stoker.domain.reasons import Reason
 from stoker.kube.client.objects import ApiStatus
 
 MAX_SENTENCE_LENGTH = 1000
-# A clock that is off or a broken proxy must not park an object for a week.
+# A wrong clock or a broken proxy must not delay an object for a week.
 MAX_RETRY_AFTER_SECONDS = 300.0
 
 
 class ApiError(StokerError):
-    """The server answered otherwise than asked; `status` and `api_reason` are its own words."""
+    """The server answered with an error; `status` and `api_reason` are from its response."""
 
     default_reason = Reason.API_SERVER_ERROR
 
@@ -58,37 +57,37 @@ class ApiError(StokerError):
 
 
 class Unauthorized(ApiError, Stalled):
-    """401, after the credentials were read anew."""
+    """401, after the credentials were read again."""
 
     default_reason = Reason.UNAUTHORIZED
 
 
 class Forbidden(ApiError, Stalled):
-    """403; `reason` tells RBAC's denial from that of an admission plug-in or a quota."""
+    """403; `reason` distinguishes a denial by RBAC from that of an admission plug-in or a quota."""
 
     default_reason = Reason.RBAC_DENIED
 
 
 class NotFound(ApiError, Stalled):
-    """404: neither the object nor, perhaps, its kind."""
+    """404: the object or its kind does not exist."""
 
     default_reason = Reason.NOT_FOUND
 
 
 class Invalid(ApiError, Stalled):
-    """The server will not take this request, however often it comes."""
+    """The server will never accept this request, however often it is repeated."""
 
     default_reason = Reason.REJECTED
 
 
 class UnreadableResponse(ApiError, Stalled):
-    """A well-formed answer of another shape than asked for: an object that its schema let through."""
+    """A well-formed response of another shape than requested: an object that its schema allowed."""
 
     default_reason = Reason.INVALID_VALUE
 
 
 class ResponseTooLarge(UnreadableResponse):
-    """More bytes than this client takes at once."""
+    """The response has more bytes than this client accepts."""
 
 
 class AlreadyExists(ApiError, Retry):
@@ -104,23 +103,23 @@ class Conflict(ApiError, Retry):
 
 
 class Gone(ApiError, Retry):
-    """410: what was asked for has been compacted away."""
+    """410: the requested version has been compacted."""
 
     default_reason = Reason.RESOURCE_VERSION_EXPIRED
 
 
 class TooManyRequests(ApiError, Retry):
-    """429: the server protects itself."""
+    """429: the server limits the request rate."""
 
     default_reason = Reason.TOO_MANY_REQUESTS
 
 
 class ServerError(ApiError, Retry):
-    """The server, or something on the way to it, failed."""
+    """The server, or a proxy before it, failed."""
 
 
 class ApiServerUnreachable(Retry):
-    """No answer at all, or one that broke off."""
+    """No response, or one that broke off."""
 
     default_reason = Reason.UNREACHABLE
 
@@ -144,11 +143,11 @@ def error_for(
     what: str = "request",
     confidential: bool = False,
 ) -> ApiError:
-    """The error for an answer of `status`.
+    """Return the error for a response of `status`.
 
-    `what` names the verb and the object ("get configmaps shop/prices"). A
-    `confidential` request carried a Secret: where the server refuses its content,
-    its sentence may quote that content, so only the names of fields are kept.
+    `what` names the verb and the object ("get configmaps shop/prices"). A `confidential` request contains a
+    Secret: where the server refuses its content, the server's message may quote that content, so only the
+    names of fields are kept.
     """
     said = _read_status(body)
     kind = _error_class(status, said)
@@ -167,9 +166,9 @@ def error_for(
 
 
 def retry_after(headers: Mapping[str, str], said: ApiStatus | None = None) -> float | None:
-    """Seconds to stay away, from the header (a number or a date) or from the Status; bounded.
+    """Return the seconds to wait, from the header (a number or a date) or from the Status; bounded.
 
-    A date counts from the answer's own `Date`, so that clocks which differ do no harm.
+    A date is relative to the response's own `Date`, so that clock differences do no harm.
     """
     known = {name.lower(): value.strip() for name, value in headers.items()}
     text = known.get("retry-after", "")
@@ -187,7 +186,7 @@ def retry_after(headers: Mapping[str, str], said: ApiStatus | None = None) -> fl
 
 
 def one_line(text: str, longest: int = MAX_SENTENCE_LENGTH) -> str:
-    """Text from elsewhere as part of a sentence: no line breaks, no control characters, no novel."""
+    """Return foreign text for use in a message: no line breaks, no control characters, truncated."""
     return domain_text.one_line(text, longest)
 
 
@@ -196,7 +195,7 @@ def _error_class(status: int, said: ApiStatus) -> type[ApiError]:
         return AlreadyExists
     if status in _CLASSES:
         return _CLASSES[status]
-    # 1xx and 2xx reach this only as the code of an ERROR event that forgot to set one.
+    # 1xx and 2xx occur here only as the code of an ERROR event without a code of its own.
     return ServerError if status >= 500 or status < 300 else Invalid
 
 
@@ -209,7 +208,7 @@ def _read_status(body: bytes) -> ApiStatus:
 
 
 def _is_denied_by_admission(said: ApiStatus) -> bool:
-    """RBAC says `User "x" cannot list resource "y"`; quotas, policies and webhooks say other things."""
+    """Whether admission denied it; a denial by RBAC reads `User "x" cannot list resource "y"`."""
     return bool(said.message) and " cannot " not in said.message
 
 
@@ -227,7 +226,7 @@ def _error_sentence(status: int, said: ApiStatus, body: bytes, headers: Mapping[
 
 
 def _plain_answer_text(status: int, said: ApiStatus, body: bytes) -> str:
-    """For an answer that is not a Status: a proxy's page of HTML, a line of text, or nothing."""
+    """Describe a response that is not a Status: an HTML page of a proxy, a line of text, or nothing."""
     text = body[:2000].decode("utf-8", "replace")
     text = re.sub(r"<(script|style)\b[^<]*</\1>|<[^>]*>", " ", text) if "<" in text else text
     page = one_line(text, 200) if not text.lstrip().startswith("{") else said.reason

@@ -1,4 +1,4 @@
-"""Where the API server keeps objects of our own kinds."""
+"""REST addresses of our own kinds."""
 
 from __future__ import annotations
 

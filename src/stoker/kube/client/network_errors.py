@@ -1,8 +1,8 @@
-"""What went wrong on the wire, in words.
+"""Describes network errors as text.
 
-aiohttp's exceptions hold the request's headers and the proxy's address, so their
-own texts are never shown: a sentence is chosen by the kind of the exception, and
-of the rest only what the operating system or OpenSSL said is repeated.
+aiohttp's exceptions contain the request's headers and the proxy's address, so their own texts are never
+shown: the class of the exception selects a sentence, and only the texts of the operating system or OpenSSL
+are repeated.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import aiohttp
 from stoker.kube.client.errors import one_line
 
 NETWORK_ERRORS = (aiohttp.ClientError, OSError, TimeoutError)
-"""All that a request can raise besides our own errors; TLS errors are OSErrors."""
+"""All exceptions of a request besides our own; TLS errors are OSErrors."""
 
 _FIXED: tuple[tuple[type[Exception], str], ...] = (
     (aiohttp.ClientConnectorDNSError, "cannot be reached: its name is not known"),
@@ -27,7 +27,7 @@ _FIXED: tuple[tuple[type[Exception], str], ...] = (
 
 
 def network_error_reason(error: Exception, seconds: float) -> str:
-    """The end of a sentence that begins with the server's address."""
+    """Return the end of a sentence that begins with the server's address."""
     match error:
         case aiohttp.ClientConnectorCertificateError():
             return f"shows a certificate that is not trusted: {_tls_error_text(error.certificate_error)}"
@@ -51,7 +51,10 @@ def network_error_reason(error: Exception, seconds: float) -> str:
 
 
 def _os_error_text(error: OSError) -> str:
-    """The system's own word for the error; asyncio puts the address there, which the sentence has already."""
+    """Return the system's text for the error number.
+
+    asyncio puts the address into `strerror`, which the sentence already has.
+    """
     if error.errno is not None and error.errno > 0:
         return os.strerror(error.errno)
     return one_line(error.strerror or type(error).__name__, 200)

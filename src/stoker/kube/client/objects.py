@@ -1,8 +1,8 @@
-"""What every object of the API has in common, and the few shapes that belong to the protocol itself.
+"""The fields that all API objects share, and the types of the protocol itself.
 
-`ObjectHeader` reads only the head of an object, whatever its kind: a store of 2,000
-objects costs a tenth of decoding them whole. Attributes are spelt in Python's
-way and on the wire as the API spells them (`resource_version`, `resourceVersion`).
+`ObjectHeader` decodes only the header of an object, whatever its kind: for 2,000 objects that costs a tenth
+of decoding them whole. Attributes are spelt in snake case and on the wire as the API spells them
+(`resource_version`, `resourceVersion`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class ObjectHeaderMeta(msgspec.Struct, frozen=True, rename="camel", gc=False):
 
 
 class ObjectHeader(msgspec.Struct, frozen=True, rename="camel", gc=False):
-    """The head of any object. Items of a built-in kind's list carry neither apiVersion nor kind."""
+    """The header of any object. Items in a list of a built-in kind have neither apiVersion nor kind."""
 
     api_version: str = ""
     kind: str = ""
@@ -32,7 +32,7 @@ class ObjectHeader(msgspec.Struct, frozen=True, rename="camel", gc=False):
 
 
 class ListMeta(msgspec.Struct, frozen=True, rename="camel"):
-    """The head of a list: the version it shows, and where the next page begins."""
+    """The metadata of a list: its resourceVersion, and the token for the next page."""
 
     resource_version: str = ""
     continue_token: str = msgspec.field(default="", name="continue")
@@ -40,14 +40,14 @@ class ListMeta(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class RawList(msgspec.Struct, frozen=True):
-    """A list of any kind with its items unread; some servers write an empty list as null."""
+    """A list of any kind with undecoded items; some servers write an empty list as null."""
 
     metadata: ListMeta
     items: list[msgspec.Raw] | None = None
 
 
 class StatusCause(msgspec.Struct, frozen=True):
-    """One detail of a refusal: which field, and why."""
+    """One detail of an error: the field, and the reason."""
 
     reason: str = ""
     message: str = ""
@@ -55,14 +55,14 @@ class StatusCause(msgspec.Struct, frozen=True):
 
 
 class StatusDetails(msgspec.Struct, frozen=True, rename="camel"):
-    """What the server adds to a refusal."""
+    """Details that the server adds to an error."""
 
     causes: list[StatusCause] | None = None
     retry_after_seconds: int = 0
 
 
 class ApiStatus(msgspec.Struct, frozen=True):
-    """The server's own account of a failure, as an answer or as the object of an ERROR event."""
+    """The server's description of a failure, as a response or as the object of an ERROR event."""
 
     kind: str = ""
     status: str = ""

@@ -1,8 +1,7 @@
-"""A list, page by page, as raw bytes.
+"""Reads a list page by page, as raw bytes.
 
-Objects are not decoded here: whoever keeps them decides how much of each is
-worth reading (`stoker.kube.watch.store`). All pages show the same resourceVersion, or
-the list ends with Gone.
+Objects are not decoded here: the cache (`stoker.kube.watch.store`) decides how much of each to decode. All
+pages have the same resourceVersion, or the list ends with Gone.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ QueryParams = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class ListPage:
-    """A part of a list; each item is a copy of its bytes, which keeps nothing else alive.
+    """A part of a list; each item is a copy of its bytes, which keeps no response in memory.
 
-    Items of built-in kinds come without apiVersion and kind, as the server sends them.
+    Items of built-in kinds have no apiVersion and kind, as the server sends them.
     """
 
     items: tuple[bytes, ...]
@@ -35,12 +34,11 @@ class ListPage:
 async def list_pages(
     ask: Callable[[QueryParams], Awaitable[RawList]], selection: QueryParams, start: QueryParams, limit: int
 ) -> AsyncIterator[ListPage]:
-    """Ask for one page after the other.
+    """Request one page after the other.
 
-    Where the version expires between two pages the server answers 410 and offers to
-    go on with a newer one. That offer is not taken: a list of two versions shows
-    objects that are gone. A page that is too large is asked for in smaller pieces,
-    because 500 Helm releases may be 500 MB.
+    If the version expires between two pages, the server answers 410 and offers to continue with a newer one.
+    That offer is not used: a list of two versions contains objects that are gone. A page that is too large
+    is requested in smaller pieces, because 500 Helm releases may be 500 MB.
     """
     position = start
     while True:
@@ -52,7 +50,7 @@ async def list_pages(
             limit = max(1, limit // 4)
             continue
         page = _page(answer)
-        del answer  # its items are views into the response; the caller may work on this page for long
+        del answer  # its items are views into the response, and the caller may process this page for long
         yield page
         if not page.continue_token:
             return

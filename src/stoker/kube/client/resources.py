@@ -1,9 +1,8 @@
-"""One kind of the API as an address: group, version, plural, kind, and whether it lives in a namespace.
+"""The REST address of a kind: group, version, plural, kind, and whether it is namespaced.
 
-Every verb of the client takes a `ApiResource`; discovery makes them from what the
-server serves, and the few that this product always needs stand below. Building
-a path happens here and nowhere else, so that a name from outside can fill a
-segment of it but never change its shape.
+Every verb of the client takes an `ApiResource`; discovery creates them from what the server serves, and those
+that this product always needs are below. Paths are built here and nowhere else, so that a name from outside
+can fill a segment of a path but never change its structure.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from urllib.parse import quote, unquote
 
 from stoker.domain.errors import InvalidValue
 
-# Unreserved in a path and common in names of RBAC objects ("system:node"); anything else is escaped.
+# Unreserved in a path and common in names of RBAC objects ("system:node"); all else is escaped.
 _UNESCAPED = ":@"
 _MAX_SEGMENT_LENGTH = 1024
 
@@ -29,7 +28,7 @@ class ApiResource:
     namespaced: bool
 
     def __str__(self) -> str:
-        """The form in which the server itself names it: `leases.coordination.k8s.io`."""
+        """Return the name that the server itself uses: `leases.coordination.k8s.io`."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     @property
@@ -39,7 +38,7 @@ class ApiResource:
     def path(
         self, namespace: str | None = None, name: str | None = None, subresource: str | None = None
     ) -> str:
-        """The path of the collection, of one object or of its subresource; already escaped."""
+        """Return the path of the collection, of one object or of its subresource; already escaped."""
         root = ["apis", self.group] if self.group else ["api"]
         segments = [*root, self.version]
         if namespace:
@@ -64,7 +63,7 @@ class ApiResource:
         name: str | None = None,
         subresource: str | None = None,
     ) -> str:
-        """A request in words, for errors: `replace stokers.stoker.io/status shop/prices`."""
+        """Describe a request for errors: `replace stokers.stoker.io/status shop/prices`."""
         kind = f"{self}/{subresource}" if subresource else str(self)
         if name is None:
             return f"{verb} {kind} in {namespace}" if namespace else f"{verb} {kind}"
@@ -72,7 +71,7 @@ class ApiResource:
 
 
 def check_path(path: str) -> None:
-    """Refuse an escaped path that is not what it looks like: `..`, a query, a character to be escaped."""
+    """Refuse an escaped path with `..`, a query, or a character that must be escaped."""
     plain = path.isascii() and path.isprintable() and not set(path) & set(" ?#\\")
     dots = any(unquote(each) in {".", ".."} for each in path.split("/"))
     if not plain or dots or not path.startswith("/"):
@@ -80,7 +79,7 @@ def check_path(path: str) -> None:
 
 
 def _escape_segment(text: str) -> str:
-    """Escape one segment; refuse what a proxy or the server could read as more or less than one."""
+    """Escape one segment; refuse text that a proxy or the server could read as none or several segments."""
     if not text or text in {".", ".."} or "/" in text or len(text) > _MAX_SEGMENT_LENGTH:
         raise InvalidValue(f"{text[:80]!r} cannot be part of a path of the API")
     try:

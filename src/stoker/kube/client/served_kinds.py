@@ -1,8 +1,7 @@
-"""What a server serves, as a value: every resource of every version, and what it could not tell.
+"""The kinds that a server serves, as a value, and the groups that it could not describe.
 
-`stoker.kube.client.discovery` makes it. A group whose server is down is named among the
-`unavailable`; that a kind of such a group is missing says nothing about it, and
-must never be read as its removal.
+`stoker.kube.client.discovery` creates it. A group whose server is down is listed in `unavailable`. A missing
+kind of such a group must never be treated as removed.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ class ServedResource:
     singular: str = ""
     categories: tuple[str, ...] = ()
     preferred: bool = False
-    """Of all versions that serve it, this is the one that the server prefers."""
+    """Whether this is the version that the server prefers for the resource."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +36,7 @@ class UnavailableGroupVersion:
 
 @dataclass(frozen=True, slots=True)
 class KindCatalog:
-    """The answer to "which kinds are there"."""
+    """All served resources, with lookups by kind and by preferred version."""
 
     served: tuple[ServedResource, ...] = ()
     unavailable: tuple[UnavailableGroupVersion, ...] = ()
@@ -54,16 +53,16 @@ class KindCatalog:
         object.__setattr__(self, "_preferred", preferred)
 
     def find(self, kind: str, api_version: str) -> ServedResource | None:
-        """What an object's own `kind` and `apiVersion` name."""
+        """Return the resource for an object's `kind` and `apiVersion`."""
         return self._by_kind.get((kind, api_version))
 
     def preferred(self, group: str, plural: str) -> ServedResource | None:
-        """A resource in the version in which to ask for it."""
+        """Return a resource in the version to use for requests."""
         return self._preferred.get((group, plural))
 
 
 def prefer_first(served: list[ServedResource]) -> list[ServedResource]:
-    """Mark, of each resource, the first version; the server lists the versions it prefers first."""
+    """Mark the first version of each resource; the server lists preferred versions first."""
     seen: set[tuple[str, str]] = set()
     marked: list[ServedResource] = []
     for each in served:

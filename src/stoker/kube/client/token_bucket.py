@@ -1,7 +1,7 @@
-"""A bound on how fast we ask, for work that may be slow but must not crowd out others.
+"""A client-side rate limit, for work that may be slow but must not displace other requests.
 
-Discovery of every kind asks at 5 a second (bursts of 10); ordinary work has no
-bound of ours, the server's own fairness answers 429 and says when to come back.
+Discovery of every kind is limited to 5 requests a second (bursts of 10). Ordinary work has no client-side
+limit: the server's own priority and fairness answers 429 and names the delay.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from stoker.domain.clock import Clock
 
 @dataclass(frozen=True, slots=True)
 class RequestRate:
-    """So many requests a second in the long run, so many at once after a pause."""
+    """The average number of requests per second, and the burst after a pause."""
 
     qps: float
     burst: int
@@ -25,7 +25,7 @@ class RequestRate:
 
 
 class TokenBucket:
-    """Hands out turns in the order in which they are asked for."""
+    """Grants requests in the order of the calls."""
 
     __slots__ = ("_clock", "_next_free", "_rate")
 
@@ -35,11 +35,15 @@ class TokenBucket:
         self._next_free = -math.inf
 
     async def take(self) -> None:
-        """Wait for a turn. The turn is booked before the wait, so waiters cannot overtake each other."""
+        """Wait until a request is allowed.
+
+        The slot is reserved before waiting, so waiters keep their order.
+        """
         now = self._clock.monotonic()
         spacing = 1.0 / self._rate.qps
-        # The moment at which this request would start if requests were spaced evenly; a burst
-        # is the right to be early by that many spacings.
+        # When this request would start if requests were spaced evenly; a burst allows it to be early by that
+        # many
+        # spacings.
         slot = max(self._next_free, now - (self._rate.burst - 1) * spacing)
         self._next_free = slot + spacing
         if slot > now:

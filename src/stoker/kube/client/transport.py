@@ -1,13 +1,13 @@
-"""One request to the API server: session, identity, retries, and the boundary for foreign exceptions.
+"""Sends one request to the API server: session, credentials, retries, and conversion of foreign exceptions.
 
-`stoker.kube.client.client` says what to ask; this module carries it there. Everything
-that aiohttp, the sockets and TLS can raise becomes `ApiServerUnreachable` here, everything
-that the server refuses becomes an `ApiError`, and neither ever quotes a header:
-aiohttp's own exceptions hold the request's headers, so they are not chained.
+`stoker.kube.client.client` defines the requests; this module sends them. Every exception of aiohttp, the
+sockets and TLS becomes `ApiServerUnreachable` here, every error response of the server becomes an `ApiError`,
+and neither ever quotes a header: aiohttp's own exceptions contain the request's headers, so they are not
+chained.
 
-Redirects are not followed, because credentials must not follow them. Answers are
-asked for uncompressed: on a cluster's network gzip costs both sides more CPU than
-it saves. Nothing of the environment (proxies, netrc) is read here.
+Redirects are not followed, because credentials must not be sent to another host. Responses are requested
+uncompressed: on a cluster's network gzip costs both sides more CPU than it saves. This module reads nothing
+from the environment (proxies, netrc).
 """
 
 from __future__ import annotations
@@ -45,19 +45,19 @@ CONNECT_SECONDS = 10.0
 REQUEST_SECONDS = 60.0
 MAX_BODY = 64 * 1024 * 1024
 MAX_SINGLE_WRITE_BYTES = 1 << 20
-# An error's body is read for its sentence only.
+# An error's body is read for its message only.
 MAX_ERROR_BODY = 256 * 1024
 MAX_ATTEMPTS = 3
 PATIENCE_SECONDS = 10.0
 
-# asyncio gives each TLS connection a read buffer of 256 KiB, for good: 300 idle watches cost 92 MB
-# so and 26 MB with this. It is a class attribute without a setting; uvloop does not look at it.
+# asyncio allocates a permanent read buffer of 256 KiB for each TLS connection: 300 idle watches then cost
+# 92 MB, and 26 MB with this value. It is a class attribute without a setting; uvloop does not use it.
 asyncio.sslproto.SSLProtocol.max_size = 32 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class ApiRequest:
-    """What to send. `what` names the verb and the object in every error."""
+    """A request. `what` names the verb and the object in every error."""
 
     method: str
     path: str
@@ -66,9 +66,9 @@ class ApiRequest:
     body: bytes | None = field(default=None, repr=False)
     headers: Mapping[str, str] = field(default_factory=dict)
     confidential: bool = False
-    """The body is a Secret: the server's words about it are not repeated."""
+    """The body is a Secret: the server's message about it is not repeated."""
     permit: Callable[[], None] | None = field(default=None, repr=False)
-    """Asked right before each time that it is sent; raises where it may be sent no more."""
+    """Called right before each attempt to send; raises if the request must not be sent any more."""
 
     @property
     def idempotent(self) -> bool:
@@ -77,7 +77,7 @@ class ApiRequest:
 
 @dataclass(frozen=True, slots=True)
 class ApiResponse:
-    """An answer that is not an error, read whole."""
+    """A response that is not an error, read completely."""
 
     status: int
     headers: Mapping[str, str]
@@ -105,7 +105,7 @@ class Transport:
             cookie_jar=aiohttp.DummyCookieJar(),
             headers={
                 "Accept": "application/json",
-                # Inflating costs more than taking the long answer as it is (docs/adr/0006).
+                # Decompressing costs more than receiving the longer response (docs/adr/0006).
                 "Accept-Encoding": "identity",
                 "User-Agent": self._user_agent,
             },
@@ -118,10 +118,10 @@ class Transport:
         if self._session is not None:
             await self._session.close()
             self._session = None
-            await asyncio.sleep(0)  # connections that were hung up on close in the loop's next turn
+            await asyncio.sleep(0)  # aborted connections close in the loop's next iteration
 
     async def send(self, request: ApiRequest) -> ApiResponse:
-        """Send it and read the answer; a server that is busy and says for how long is asked again."""
+        """Send a request and read the response; retry if the server is busy and names a delay."""
         deadline = self._clock.monotonic() + PATIENCE_SECONDS
         tries = 0
         while True:
@@ -138,9 +138,9 @@ class Transport:
 
     @contextlib.asynccontextmanager
     async def stream(self, request: ApiRequest, *, silence: float) -> AsyncIterator[AsyncIterator[bytes]]:
-        """The body of an answer as it comes; `silence` seconds without a byte are a broken connection.
+        """Stream the body of a response; `silence` seconds without a byte count as a broken connection.
 
-        Leaving the block closes the connection at once, whatever is still on its way.
+        Leaving the block closes the connection at once, whatever is still being sent.
         """
         timeout = aiohttp.ClientTimeout(total=None, connect=CONNECT_SECONDS, sock_read=silence)
         with self._boundary(request, silence):
@@ -170,7 +170,7 @@ class Transport:
         return ApiResponse(response.status, response.headers, body)
 
     async def _answer(self, request: ApiRequest, timeout: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
-        """An answer that is not an error, its body unread. A 401 is worth one look for new credentials."""
+        """Return a response that is not an error, its body unread; after a 401 renew the credentials once."""
         credentials = self._config.credentials
         renewed = False
         while True:
@@ -219,23 +219,26 @@ class Transport:
             query = f"?{urlencode(request.query, quote_via=quote)}" if request.query else ""
         except UnicodeEncodeError:
             raise InvalidValue(f"{request.what}: a parameter is not text that can be sent") from None
-        # `encoded` keeps yarl from reading dots and escapes in a name as parts of the path.
+        # `encoded` keeps yarl from treating dots and escapes in a name as parts of the path.
         return URL(f"{self._config.server}{request.path}{query}", encoded=True)
 
     def _context(self, certificate: ClientCertificate | None) -> ssl.SSLContext:
-        """One context per certificate; aiohttp pools connections by it, so an old identity is not reused."""
+        """Return one context per certificate.
+
+        Aiohttp pools connections by it, so no old identity is reused.
+        """
         if self._tls is None or self._tls[0] != certificate:
             self._tls = (certificate, self._config.trust.context(certificate))
         return self._tls[1]
 
     @contextlib.contextmanager
     def _boundary(self, request: ApiRequest, seconds: float) -> Iterator[None]:
-        """Foreign exceptions end here."""
+        """Convert foreign exceptions."""
         try:
             yield
         except network_errors.NETWORK_ERRORS as error:
             if isinstance(error, aiohttp.ClientConnectorCertificateError):
-                self._tls = None  # the authority's file may be newer than what was read of it
+                self._tls = None  # the CA file may have been replaced since it was read
             sentence = (
                 f"{request.what}: {self._config.server} {network_errors.network_error_reason(error, seconds)}"
             )
@@ -246,7 +249,7 @@ class Transport:
 
 
 async def _read_body(response: aiohttp.ClientResponse, limit: int) -> bytes | None:
-    """The body, or none if it is longer than that; either way the response is done with."""
+    """Return the body, or None if it is longer than the limit; in both cases the response is finished."""
     chunks: list[bytes] = []
     size = 0
     try:
@@ -264,7 +267,7 @@ async def _read_body(response: aiohttp.ClientResponse, limit: int) -> bytes | No
 
 
 def _abort_connection(response: aiohttp.ClientResponse) -> None:
-    """Drop the connection now. A close in the manner of TLS waits up to 30 s for a peer that may be gone."""
+    """Drop the connection now. A TLS shutdown waits up to 30 s for a peer that may be gone."""
     connection = response.connection
     if connection is not None and connection.transport is not None:
         connection.transport.abort()
@@ -272,5 +275,5 @@ def _abort_connection(response: aiohttp.ClientResponse) -> None:
 
 
 def _body_stream(body: bytes | None) -> bytes | io.BytesIO | None:
-    """A body in a form in which a large one, such as a full map, is not written in one go."""
+    """Return a body in a form in which a large one, such as a full ConfigMap, is not written at once."""
     return body if body is None or len(body) <= MAX_SINGLE_WRITE_BYTES else io.BytesIO(body)

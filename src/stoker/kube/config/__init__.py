@@ -1,1 +1,1 @@
-"""Where the API server is and who we are: kubeconfig, service account, exec plugins, TLS, proxy."""
+"""Address of the API server and credentials: kubeconfig, service account, exec plugins, TLS, proxy."""

@@ -1,16 +1,15 @@
-"""Where the API server is and who we are to it.
+"""Finds the API server and the credentials of this process.
 
-`load_config` finds that out once at start-up; what it gives is a frozen value that the
-transport reads. It looks in this order, and takes the first that is there:
+`load_config` runs once at start-up; its result is a frozen value that the transport reads. It uses the first
+of these that exists:
 
 1. the file named by the caller,
 2. the files of the variable KUBECONFIG, of which some may be missing,
 3. the service account of the pod, where KUBERNETES_SERVICE_HOST is set,
 4. `~/.kube/config`.
 
-Whatever is wrong is said here, in one sentence that names the file, the context
-and the reason (`Misconfigured`), before anything else starts. No secret stands
-in any of those sentences.
+Any error is raised here, before anything else starts, as one sentence that names the file, the context and
+the reason (`Misconfigured`). No such sentence contains a secret.
 """
 
 from __future__ import annotations
@@ -45,20 +44,20 @@ ACCOUNT_FOLDER = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 @dataclass(frozen=True, slots=True)
 class ClusterConfig:
-    """One cluster, seen as one user."""
+    """One cluster with the credentials of one user."""
 
     server: str
-    """Scheme, host, port and perhaps a path, without a slash at the end."""
+    """Scheme, host, port and optionally a path, without a slash at the end."""
     namespace: str = "default"
-    """The namespace that a command means when it names none."""
+    """The default namespace of commands."""
     credentials: KubeCredentials = field(default_factory=StaticCredentials)
     trust: ServerTrust = field(default_factory=ServerTrust)
     proxy: Secret | None = None
-    """The proxy's address; it may hold a password."""
+    """The proxy's address; it may contain a password."""
     impersonate: tuple[tuple[str, str], ...] = ()
-    """The Impersonate-* headers that the kubeconfig's `as` fields ask for."""
+    """The Impersonate-* headers for the `as` fields of the kubeconfig."""
     source: str = "given settings"
-    """Where all this was read, for people."""
+    """Where the settings were read, for messages."""
 
 
 def load_config(
@@ -70,17 +69,17 @@ def load_config(
     account: Path = ACCOUNT_FOLDER,
     clock: Clock = SystemClock(),  # noqa: B008 - it has no state
 ) -> ClusterConfig:
-    """The configuration of this process; `account` is where a pod has its service account.
+    """Return the configuration of this process; `account` is the folder of the pod's service account.
 
-    `allow_exec` is for a kubeconfig of the person who runs the command. One that came
-    from somebody else, out of an object of the cluster, must neither name a command
-    nor a file of this machine; it is read with `allow_exec=False`.
+    `allow_exec=True` is for a kubeconfig of the user who runs the command. A kubeconfig from another person,
+    read from an object of the cluster, must name neither a command nor a file of this machine; read it with
+    `allow_exec=False`.
     """
     if path is None and not environ.get("KUBECONFIG") and environ.get("KUBERNETES_SERVICE_HOST"):
         if context is not None:
             raise Misconfigured(f"the context {context!r} was asked for, yet inside a pod there are none")
         return in_cluster_config(environ, clock=clock, folder=account)
-    # A pod has no kubeconfig, and needs neither its parser nor the memory that it takes for good.
+    # A pod has no kubeconfig, and should not load its parser, which would stay in memory.
     from stoker.kube.config import kubeconfig  # noqa: PLC0415
     from stoker.kube.config.users import KubeconfigLogin  # noqa: PLC0415
 
@@ -109,7 +108,10 @@ def load_config(
 def in_cluster_config(
     environ: Mapping[str, str], *, clock: Clock, folder: Path = ACCOUNT_FOLDER
 ) -> ClusterConfig:
-    """The pod's service account; its token and authority are replaced on disk while we run."""
+    """Return the configuration of the pod's service account.
+
+    The kubelet replaces its token and CA while we run.
+    """
     host, port = environ.get("KUBERNETES_SERVICE_HOST", ""), environ.get("KUBERNETES_SERVICE_PORT") or "443"
     bracketed = f"[{host}]" if ":" in host else host
     server = _check_server(f"https://{bracketed}:{port}", "the variable KUBERNETES_SERVICE_HOST")
@@ -137,7 +139,7 @@ def _kubeconfig_files(path: Path | None, environ: Mapping[str, str]) -> list[Pat
     if not listed:
         return [Path(environ.get("HOME") or Path.home()) / ".kube" / "config"]
     present = [file for file in listed if file.exists()]
-    return present or listed[:1]  # none of them: reading the first says so
+    return present or listed[:1]  # if none exists, reading the first raises the error
 
 
 def _check_server(address: str, where: str) -> str:
@@ -170,12 +172,12 @@ def _cluster_trust(cluster: KubeconfigEntry[KubeconfigCluster], where: str, *, o
         insecure=said.insecure_skip_tls_verify,
         server_name=said.tls_server_name or None,
     )
-    trust.context()  # says now, not at the first request, that the authority cannot be read
+    trust.context()  # raises now, not at the first request, if the CA cannot be read
     return trust
 
 
 def _exec_cluster_info(cluster: KubeconfigCluster, server: str, trust: ServerTrust) -> Mapping[str, object]:
-    """`spec.cluster` of an ExecCredential."""
+    """Return `spec.cluster` of an ExecCredential."""
     authority = trust.authority()
     told: dict[str, object] = {
         "server": server,

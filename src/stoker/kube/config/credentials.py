@@ -1,9 +1,8 @@
-"""Who we are to the API server, and what to do when it no longer believes it.
+"""The credentials that requests present to the API server, and their renewal.
 
-A request asks `current()` for an `RequestIdentity`; after a 401 the transport hands the
-refused identity to `renew()`, which says whether another one is there. The pod's
-token is replaced by the kubelet while we run, so files are read again after a
-minute and at once after a 401. Plug-ins that print credentials are in
+A request calls `current()` for a `RequestIdentity`; after a 401 the transport passes the refused identity to
+`renew()`, which returns whether another one is available. The kubelet replaces the pod's token at run time,
+so files are read again after a minute and immediately after a 401. Plug-ins that print credentials are in
 `stoker.kube.config.exec_plugin`.
 """
 
@@ -26,7 +25,7 @@ FILE_CACHE_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class RequestIdentity:
-    """What one request shows of us: an Authorization header, a certificate, both or neither."""
+    """The credentials of one request: an Authorization header, a certificate, both or neither."""
 
     authorization: Secret | None = None
     certificate: ClientCertificate | None = None
@@ -36,17 +35,17 @@ class KubeCredentials(Protocol):
     """A source of identities."""
 
     async def current(self) -> RequestIdentity:
-        """The identity to use now; raises Misconfigured where there is none to be had."""
+        """Return the identity to use now; raise Misconfigured if there is none."""
         ...
 
     async def renew(self, refused: RequestIdentity) -> bool:
-        """After a 401 for `refused`: look again, and say whether trying again makes sense."""
+        """After a 401 for `refused`: read again, and return whether a retry makes sense."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class StaticCredentials:
-    """An identity that never changes: a token, a password, a certificate, or nobody in particular."""
+    """An identity that never changes: a token, a password, a certificate, or anonymous."""
 
     identity: RequestIdentity = RequestIdentity()
 
@@ -58,7 +57,7 @@ class StaticCredentials:
 
 
 class FileCredentials:
-    """An identity that `read` makes from files which others replace under us."""
+    """An identity that `read` makes from files which other processes replace."""
 
     __slots__ = ("_clock", "_identity", "_read", "_read_at")
 
@@ -78,7 +77,7 @@ class FileCredentials:
         return self._identity != refused
 
     def _look_again(self) -> None:
-        """A file that is missing for a moment while it is being replaced leaves us who we were."""
+        """Read again; a file that is missing while it is being replaced keeps the previous identity."""
         self._read_at = self._clock.monotonic()
         try:
             self._identity = self._read()
@@ -87,7 +86,7 @@ class FileCredentials:
 
 
 def bearer_header(token: Secret, where: str) -> Secret:
-    """The header for a token; anything that could not stand in a header is not a token."""
+    """Return the header for a token; text that is not valid in a header is refused."""
     text = token.reveal_bytes().strip()
     if not text or any(byte <= 0x20 or byte >= 0x7F for byte in text):
         raise Misconfigured(f"{where} holds no usable token")
@@ -95,17 +94,17 @@ def bearer_header(token: Secret, where: str) -> Secret:
 
 
 def basic_header(username: str, password: Secret) -> Secret:
-    """The header for a name and a password."""
+    """Return the header for a name and a password."""
     return Secret(b"Basic " + base64.b64encode(username.encode() + b":" + password.reveal_bytes()))
 
 
 def bearer_header_from_file(path: Path) -> Secret:
-    """The header for the token in a file."""
+    """Return the header for the token in a file."""
     return bearer_header(Secret(read_bounded(path, f"the token file {path}")), f"the token file {path}")
 
 
 def decode_secret(_: type, value: object) -> Secret:
-    """Lets msgspec read text straight into a Secret, so that no decoded file shows one in its repr."""
+    """Decode text directly into a Secret for msgspec, so that no decoded file shows one in its repr."""
     if isinstance(value, str):
         return Secret(value)
     raise TypeError("Expected `str`")

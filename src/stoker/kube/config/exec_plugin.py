@@ -1,10 +1,9 @@
 """Credentials from a command: the `exec` users of a kubeconfig (client.authentication.k8s.io).
 
-The command is one that the person who owns the kubeconfig chose; it runs with
-their rights, without a terminal, for a bounded time, and its output is bounded.
-What it prints is kept in memory until it expires, and asked for anew after a 401.
-Its standard output never appears anywhere; its standard error does, because that
-is where it says what is wrong, without the values that the kubeconfig handed it.
+The owner of the kubeconfig chose the command. It runs with their permissions, without a terminal, with a
+timeout, and with bounded output. Its credentials are kept in memory until they expire, and requested again
+after a 401. Its standard output is never shown. Its standard error is, because it explains failures; the
+values that the kubeconfig passed to it are removed first.
 """
 
 from __future__ import annotations
@@ -48,10 +47,10 @@ class ExecPlugin:
     env: Mapping[str, Secret] = field(default_factory=dict)
     install_hint: str = ""
     cluster: Mapping[str, object] | None = field(default=None, repr=False)
-    """What the command may know of the cluster, where the kubeconfig says that it should."""
+    """The cluster information for the command, if the kubeconfig requests it (`provideClusterInfo`)."""
 
     def exec_info(self) -> str:
-        """The request to the plug-in, as it stands in KUBERNETES_EXEC_INFO."""
+        """Return the request to the plug-in, the value of KUBERNETES_EXEC_INFO."""
         spec: dict[str, object] = {"interactive": False}
         if self.cluster is not None:
             spec["cluster"] = self.cluster
@@ -105,7 +104,7 @@ class ExecCredentials:
     async def renew(self, refused: RequestIdentity) -> bool:
         async with self._turn:
             if self._identity is not None and self._identity != refused:
-                return True  # another request that was refused has been here already
+                return True  # another request that was refused has already renewed it
             return await self._ask() != refused
 
     async def _ask(self) -> RequestIdentity:
@@ -133,7 +132,7 @@ class ExecCredentials:
 
 
 async def run_plugin(plugin: ExecPlugin, environ: Mapping[str, str], seconds: float) -> bytes:
-    """Run the command once and give what it printed."""
+    """Run the command once and return its output."""
     environment = {
         **environ,
         **{name: value.reveal() for name, value in plugin.env.items()},
@@ -172,7 +171,7 @@ async def run_plugin(plugin: ExecPlugin, environ: Mapping[str, str], seconds: fl
 
 
 async def _read_output(process: asyncio.subprocess.Process) -> bytes | None:
-    """What the command prints, or none where it would not stop; it is then ended."""
+    """Return the output, or None if it exceeds the limit; the command is then killed."""
     kept = bytearray()
     while chunk := await _require_stream(process.stdout).read(65536):
         kept += chunk
@@ -183,7 +182,7 @@ async def _read_output(process: asyncio.subprocess.Process) -> bytes | None:
 
 
 async def _read_error_tail(process: asyncio.subprocess.Process) -> str:
-    """The last words on standard error; the rest is read so that the command can go on, and dropped."""
+    """Return the end of standard error; the rest is read so that the command does not block, and dropped."""
     kept = b""
     while chunk := await _require_stream(process.stderr).read(65536):
         kept = (kept + chunk)[-STDERR_KEPT:]
@@ -197,14 +196,14 @@ def _require_stream(stream: asyncio.StreamReader | None) -> asyncio.StreamReader
 
 
 def _kill_session(process: asyncio.subprocess.Process) -> None:
-    """End the command and whatever it started: they are a session of their own."""
+    """Kill the command and its children, which are in a session of their own."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
 
 
 async def _abandon(process: asyncio.subprocess.Process) -> None:
     _kill_session(process)
-    # Its pipes close with it, unless something slipped out of the session and holds them open.
+    # Its pipes close with it, unless a child left the session and keeps them open.
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(process.communicate(), 2.0)
 

@@ -1,4 +1,4 @@
-"""Small files that others wrote: a kubeconfig, a token, a certificate."""
+"""Reads small files that others wrote: a kubeconfig, a token, a certificate."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ MAX_FILE_BYTES = 1024 * 1024
 
 
 def read_bounded(path: Path, what: str, limit: int = MAX_FILE_BYTES) -> bytes:
-    """A small file, whole, or a sentence about why not."""
+    """Return the content of a small file; raise with the reason if that is not possible."""
     try:
         with path.open("rb") as file:
             data = file.read(limit + 1)

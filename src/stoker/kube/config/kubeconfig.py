@@ -1,9 +1,8 @@
-"""Kubeconfig files: read, merge as kubectl does, pick a context.
+"""Kubeconfig files: read, merge as kubectl does, select a context.
 
-Of several files the first one that names a cluster, a user, a context or the
-current context wins, and a relative path is relative to the file that holds it.
-This module knows what stands in the files; `stoker.kube.config.users` makes an identity of
-a user entry, and `stoker.kube.config.config` decides which files are read at all.
+Of several files the first that names a cluster, a user, a context or the current context wins, and a
+relative path is relative to its file. This module knows the content of the files; `stoker.kube.config.users`
+makes credentials of a user entry, and `stoker.kube.config.config` decides which files are read.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ T = TypeVar("T")
 
 
 class KubeconfigCluster(msgspec.Struct, frozen=True, rename="kebab"):
-    """Where a server is and how to trust it."""
+    """The address of a server and how to verify its certificate."""
 
     server: str = ""
     certificate_authority: str = ""
@@ -42,7 +41,10 @@ class KubeconfigCluster(msgspec.Struct, frozen=True, rename="kebab"):
 
 
 class ExecVariable(msgspec.Struct, frozen=True):
-    """One variable for a credential plug-in; nobody says which of them are secret, so all are."""
+    """One variable for a credential plug-in.
+
+    All values count as secret, because the file does not mark them.
+    """
 
     name: str
     value: Secret
@@ -61,7 +63,7 @@ class KubeconfigExec(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class KubeconfigUser(msgspec.Struct, frozen=True, rename="kebab"):
-    """Who to be."""
+    """The credentials and impersonation of a user."""
 
     client_certificate: str = ""
     client_certificate_data: str = ""
@@ -111,19 +113,19 @@ class _KubeconfigFile(msgspec.Struct, frozen=True, rename="kebab"):
 
 @dataclass(frozen=True, slots=True)
 class KubeconfigEntry(Generic[T]):
-    """Something that a file says, and the file."""
+    """An entry of a kubeconfig, and the file that contains it."""
 
     value: T
     file: Path
 
     def resolve(self, path: str) -> Path:
-        """A path as the file means it."""
+        """Resolve a path relative to the file."""
         return self.file.parent / path
 
 
 @dataclass(frozen=True, slots=True)
 class SelectedContext:
-    """One context with what it names."""
+    """One context with its cluster and user."""
 
     name: str
     namespace: str
@@ -134,7 +136,7 @@ class SelectedContext:
 
 @dataclass(slots=True)
 class Kubeconfig:
-    """All files as one."""
+    """All files, merged."""
 
     files: list[Path] = field(default_factory=list)
     current: str = ""
@@ -146,7 +148,7 @@ class Kubeconfig:
         return f"the kubeconfig {':'.join(map(str, self.files))}"
 
     def choose(self, name: str | None) -> SelectedContext:
-        """The context of that name, or the current one."""
+        """Return the context of that name, or the current one."""
         name = name or self.current
         if not name:
             raise Misconfigured(f"{self} names no current context, and none was asked for")
@@ -168,7 +170,7 @@ class Kubeconfig:
 
 
 def read_kubeconfig(paths: Iterable[Path]) -> Kubeconfig:
-    """Read and merge the files, the first one first."""
+    """Read and merge the files; earlier files win."""
     merged = Kubeconfig()
     for path in paths:
         content = _parse(read_bounded(path, f"the kubeconfig {path}", MAX_FILE_BYTES), path)
@@ -188,7 +190,7 @@ def _parse(data: bytes, path: Path) -> _KubeconfigFile:
         _refuse_yaml_bombs(data, path)
         document = yaml.load(data, Loader=_KubeconfigLoader)  # noqa: S506 - it is a safe loader
     except yaml.YAMLError as error:
-        # The parser's own words may quote the file, and the file holds secrets.
+        # The parser's own message may quote the file, and the file contains secrets.
         mark = getattr(error, "problem_mark", None)
         line = f" (line {mark.line + 1})" if mark else ""
         raise Misconfigured(f"the kubeconfig {path} is not YAML{line}") from None
@@ -202,7 +204,7 @@ def _parse(data: bytes, path: Path) -> _KubeconfigFile:
 
 
 class _KubeconfigLoader(yaml.CSafeLoader):
-    """Without dates: a context called 2024-01-01 is a name."""
+    """A loader without dates: a context called 2024-01-01 is a name."""
 
 
 _KubeconfigLoader.yaml_implicit_resolvers = {
@@ -212,9 +214,10 @@ _KubeconfigLoader.yaml_implicit_resolvers = {
 
 
 def _refuse_yaml_bombs(data: bytes, path: Path) -> None:
-    """Nesting overflows the loader's stack, and aliases multiply what is merged and walked later.
+    """Refuse files whose nesting or aliases would exhaust the stack or the memory.
 
-    So an alias counts for all that it repeats, and one inside of what it repeats for too much.
+    Nesting overflows the loader's stack, and aliases multiply the nodes that are merged and walked later. So
+    an alias counts as all nodes that it repeats, and an alias within its own anchor as too many.
     """
     nodes = 0
     sizes: dict[str | None, int] = {}

@@ -1,9 +1,9 @@
-"""The account that a program runs under, as the owner of what it makes for itself.
+"""The service account of this process, as the owner of objects that it creates for itself.
 
-Leases that replicas make by name cannot be listed in a chart. Owned by the account, they
-go away with it when a release does, and with nothing that ever goes while somebody still
-works: a Lease that is collected under its holder would let a second one begin. A person
-has no account, and owns nothing.
+A chart cannot list Leases that replicas create by name. Owned by the account, they are deleted with it when
+the release is uninstalled. The account is never deleted while a process still works: a Lease that is
+garbage-collected under its holder would let a second holder begin. A person who runs a command has no
+service account, and owns nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ log = get_logger(__name__)
 
 
 async def find_own_account(client: KubeClient, namespace: str) -> OwnerReference | None:
-    """The service account that the API server sees, if it lives in that namespace: owners must."""
+    """Return the service account that the API server sees, if it is in that namespace, as owners must be."""
     body = {"apiVersion": _SELF_REVIEWS.api_version, "kind": _SELF_REVIEWS.kind}
     try:
         answer = await client.create(_SELF_REVIEWS, body, into=dict[str, Any])

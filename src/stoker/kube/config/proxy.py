@@ -1,9 +1,8 @@
-"""Which proxy of the environment stands between us and a server, by the rules that kubectl follows.
+"""Selects the proxy for a server from the environment, by the rules of kubectl.
 
-HTTPS_PROXY or HTTP_PROXY by the server's scheme, unless NO_PROXY names the host
-(itself, a parent domain, an address, a network in CIDR form, `*`). A server on
-this machine is never asked through a proxy. A kubeconfig's `proxy-url` comes before
-all of this, and a pod's own service account is used without any.
+HTTPS_PROXY or HTTP_PROXY by the server's scheme, unless NO_PROXY matches the host (itself, a parent domain,
+an address, a network in CIDR form, `*`). A server on this machine never uses a proxy. The `proxy-url` of a
+kubeconfig takes precedence over all of this, and a pod's own service account uses no proxy.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from stoker.domain.secrets import Secret
 
 
 def proxy_from_environment(server: str, environ: Mapping[str, str]) -> Secret | None:
-    """The proxy for a server's address, if any."""
+    """Return the proxy for a server's address, if any."""
     target = urlsplit(server)
     host = target.hostname or ""
     name = f"{target.scheme}_proxy"
@@ -31,7 +30,7 @@ def proxy_from_environment(server: str, environ: Mapping[str, str]) -> Secret | 
 
 
 def check_proxy(address: str, where: str) -> Secret:
-    """A proxy's address as a Secret, because it may hold a password."""
+    """Validate a proxy's address and return it as a Secret, because it may contain a password."""
     try:
         parts = urlsplit(address)
         usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0

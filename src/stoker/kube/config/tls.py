@@ -1,8 +1,8 @@
-"""Whom we trust at the other end of the connection, and the certificate that we show.
+"""Verification of the server's certificate, and the client certificate.
 
-`ServerTrust` is part of the configuration; the transport asks it for a context when it
-first connects, when the client certificate changed, and after the server's
-certificate was refused, because the authority may have been replaced on disk.
+`ServerTrust` is part of the configuration. The transport gets a context from it when it first connects, when
+the client certificate changed, and after the server's certificate was rejected, because the CA may have been
+replaced on disk.
 """
 
 from __future__ import annotations
@@ -24,14 +24,17 @@ from stoker.kube.config.files import read_bounded
 
 @dataclass(frozen=True, slots=True)
 class ClientCertificate:
-    """A certificate (with its chain) and the key to it, both as PEM."""
+    """A certificate (with its chain) and its key, both as PEM."""
 
     chain: bytes
     key: Secret
 
     def refuse_unless_valid(self, now: datetime, where: str) -> None:
-        """An expired certificate gets a 401 or a TLS alert from the server; here it gets a sentence."""
-        from cryptography import x509  # noqa: PLC0415 - 12 MB, and in a pod nobody shows a certificate
+        """Raise a clear error for an expired certificate or a key that does not match.
+
+        The server would send only a 401 or a TLS alert.
+        """
+        from cryptography import x509  # noqa: PLC0415 - 12 MB, and pods do not use client certificates
 
         try:
             leaf = x509.load_pem_x509_certificate(self.chain)
@@ -50,22 +53,22 @@ class ClientCertificate:
 
 @dataclass(frozen=True, slots=True)
 class ServerTrust:
-    """The authority that signs the server's certificate: in memory, in a file, or the system's."""
+    """The CA that signs the server's certificate: in memory, in a file, or the system's."""
 
     ca_data: bytes | None = field(default=None, repr=False)
     ca_file: Path | None = None
     insecure: bool = False
     server_name: str | None = None
-    """The name that the server's certificate carries, where it is not the host of the address."""
+    """The name in the server's certificate, if it is not the host of the address."""
 
     def context(self, certificate: ClientCertificate | None = None) -> ssl.SSLContext:
-        """A context for one identity; raises Misconfigured where the authority cannot be read."""
+        """Return a context for one identity; raise Misconfigured if the CA cannot be read."""
         authority = self.authority()
         try:
             context = ssl.create_default_context(cadata=authority)
         except (ssl.SSLError, ValueError):
             raise Misconfigured(f"{self._authority_name} holds no certificate in PEM form") from None
-        # Python 3.13 demands extensions that kubeadm's authorities of old do not carry; Go never did.
+        # Python 3.13 requires extensions that old kubeadm CAs do not have; Go never did.
         context.verify_flags &= ~ssl.VERIFY_X509_STRICT
         if self.insecure:
             context.check_hostname = False
@@ -75,14 +78,14 @@ class ServerTrust:
         return context
 
     def authority(self) -> str | None:
-        """The authority's certificates as PEM; none means those that the system trusts."""
+        """Return the CA certificates as PEM; None means those that the system trusts."""
         data = self.ca_data
         if self.ca_file is not None and data is None:
             data = read_bounded(self.ca_file, self._authority_name)
         if data is None:
             return None
         text = data.decode("ascii", "replace")
-        if not text.strip():  # to OpenSSL's wrapper no text is no authority, and the system's would do
+        if not text.strip():  # ssl treats an empty text as no CA, and would use the system's
             raise Misconfigured(f"{self._authority_name} is empty")
         return text
 
@@ -93,9 +96,9 @@ class ServerTrust:
 
 
 def load_certificate(context: ssl.SSLContext, chain: bytes, key: Secret) -> None:
-    """Let a context show this certificate; raises SSLError where the two do not belong together."""
+    """Load a certificate into a context; raise SSLError if certificate and key do not match."""
     with _memory_file(chain + b"\n" + key.reveal_bytes()) as path:
-        # Without an answer OpenSSL would ask for the passphrase on the terminal and wait for it.
+        # Without a password OpenSSL would prompt for the passphrase on the terminal and block.
         context.load_cert_chain(path, password=_no_passphrase)
 
 
@@ -105,7 +108,7 @@ def _no_passphrase() -> bytes:
 
 @contextlib.contextmanager
 def _memory_file(data: bytes) -> Iterator[str]:
-    """A path for the one call that takes keys from files only; on Linux no disk ever sees it."""
+    """Provide a path for the one call that accepts keys only from files; on Linux it is never on disk."""
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("certificate", os.MFD_CLOEXEC)
         try:

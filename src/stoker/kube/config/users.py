@@ -1,10 +1,9 @@
-"""The user entry of a kubeconfig as credentials.
+"""Makes credentials of the user entry of a kubeconfig.
 
-A certificate may stand beside any other way; of the others a token in a file
-comes before a token in the kubeconfig, and both before a plug-in. Where the
-kubeconfig is somebody else's (`own` is false), an entry that names a command or
-a file is refused: the command would run with our rights, and the file's content,
-our own token perhaps, would be sent to a server of their choice.
+A certificate may be combined with any other method. Of the others, a token file takes precedence over a
+token in the kubeconfig, and both over a plug-in. If the kubeconfig is from another person (`own` is false),
+an entry that names a command or a file is refused: the command would run with our permissions, and the
+file's content, perhaps our own token, would be sent to a server of their choice.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from stoker.kube.config.tls import ClientCertificate
 
 @dataclass(frozen=True, slots=True)
 class KubeconfigLogin:
-    """A user of a kubeconfig, with what it takes to become that user."""
+    """A user of a kubeconfig, and the context needed to log in as that user."""
 
     name: str
     entry: KubeconfigEntry[KubeconfigUser]
@@ -52,7 +51,7 @@ class KubeconfigLogin:
         return f"the user {self.name!r} of {self.entry.file}"
 
     def credentials(self, cluster: Mapping[str, object]) -> KubeCredentials:
-        """`cluster` is what a plug-in may know of the cluster."""
+        """Return the credentials; `cluster` is the cluster information for a plug-in."""
         self._refuse_what_is_not_possible()
         if self.user.exec is not None and not (self.user.token or self.user.token_file or self.user.username):
             plugin = self._plugin(self.user.exec, cluster)
@@ -64,7 +63,10 @@ class KubeconfigLogin:
         return StaticCredentials(self._identity())
 
     def impersonation(self) -> tuple[tuple[str, str], ...]:
-        """The headers for the `as` fields; leaving them out would grant more than was asked for."""
+        """Return the headers for the `as` fields.
+
+        Without them the request would have more permissions than intended.
+        """
         user = self.user
         if not user.impersonate:
             if user.impersonate_uid or user.impersonate_groups or user.impersonate_extra:
@@ -150,7 +152,7 @@ class KubeconfigLogin:
 
 
 def decode_base64(data: str, what: str) -> bytes:
-    """The `…-data` fields."""
+    """Decode one of the `…-data` fields."""
     try:
         return base64.b64decode("".join(data.split()), validate=True)
     except (binascii.Error, ValueError):

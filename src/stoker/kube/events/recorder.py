@@ -1,10 +1,9 @@
-"""Events on objects: what `kubectl describe` shows below everything else.
+"""Records Events on objects, which `kubectl describe` shows.
 
-A pass reports and goes on; `run` writes to the API server behind its back, as
-sparingly as `stoker.kube.events.series` allows. Reporting must never wait, raise
-or fill the memory: while the server is away counts add up, and what finds no
-room is dropped, counted, and said in the log every ten minutes at most. On
-`stop` everything that is still owed is written at once, within a deadline.
+A reconcile reports and continues; `run` writes to the API server in the background, at the rate that
+`stoker.kube.events.series` allows. Reporting must never wait, raise or fill the memory: while the server is
+unreachable counts add up; reports beyond the capacity are dropped and counted, with a log line at most every
+ten minutes. On `stop` all pending Events are written at once, within a deadline.
 """
 
 from __future__ import annotations
@@ -48,18 +47,18 @@ _MAX_STEM_LENGTH = 200  # of the 253 characters that a name may have
 
 @dataclass(frozen=True, slots=True)
 class EventCounts:
-    """What became of all reports so far."""
+    """Counts of all reports so far, by outcome."""
 
     reported: int
     written: int  # API writes, each of one Event or of its count
     rate_limited: int
     overflowed: int
-    lost: int  # series that the server refused, or that were still owed at the end
+    lost: int  # series that the server refused, or that were still pending at the end
     pending: int
 
 
 class EventRecorder:
-    """Takes reports from one event loop, and writes them while `run` runs."""
+    """Accepts reports from one event loop, and writes them while `run` runs."""
 
     def __init__(
         self,
@@ -104,7 +103,7 @@ class EventRecorder:
         )
 
     async def run(self) -> None:
-        """Write what is due, until `stop` has been called and nothing is owed any more."""
+        """Write due series, until `stop` was called and none is pending."""
         self._writer = asyncio.current_task()
         try:
             while (series := self._book.next()) is not None or not self._stopping:
@@ -119,7 +118,7 @@ class EventRecorder:
             self._lost += self._book.pending
 
     async def stop(self, grace: float = FLUSH_GRACE) -> None:
-        """Write all that is owed; what is still owed after `grace` seconds is given up."""
+        """Write all pending series; those still pending after `grace` seconds are dropped."""
         self._stopping = True
         self._wake.set()
         if self._writer is not None:
@@ -140,7 +139,7 @@ class EventRecorder:
         self._wake.set()
 
     def _tell_dropped(self, report: EventReport) -> None:
-        """Once in a while: who says so much that it is dropped would fill the log, too."""
+        """Log dropped reports once per interval: a source that reports so much would fill the log too."""
         now = self._clock.monotonic()
         if now < self._say_again:
             return
@@ -155,7 +154,7 @@ class EventRecorder:
         )
 
     async def _sleep(self, seconds: float) -> None:
-        """Until something is reported or so much time has passed."""
+        """Sleep until a report arrives or the time has passed."""
         self._wake.clear()
         if seconds == math.inf:
             await self._wake.wait()
@@ -170,7 +169,7 @@ class EventRecorder:
             await (self._patch(series) if series.written else self._create(series))
         except Retry as error:
             self._postpone(series, error)
-        except Exception as error:  # refused, or our own mistake: no reason to keep the others waiting
+        except Exception as error:  # refused, or a bug of ours: the other series must not wait
             log.warning("event.refused", about=series.report.about, reason=series.report.reason, error=error)
             self._give_up(series)
         else:
@@ -180,7 +179,8 @@ class EventRecorder:
 
     async def _create(self, series: EventSeries) -> None:
         report, about = series.report, series.report.about
-        # The name stays the same over attempts: one that arrived although its answer did not is found again.
+        # The name stays the same over attempts: an Event that was created although its response was lost is
+        # found.
         series.name = series.name or event_name(about.name)
         namespace = about.namespace or "default"
         body = {
@@ -216,12 +216,12 @@ class EventRecorder:
             await self._client.patch(
                 EVENTS, _series_fields(series), series.name, namespace, into=ObjectHeader
             )
-        except NotFound:  # the server forgets Events after an hour
+        except NotFound:  # the server deletes Events after an hour
             series.name = ""
             await self._create(series)
 
     def _postpone(self, series: EventSeries, error: Retry) -> None:
-        """The server is away or busy; that concerns all series alike."""
+        """Delay all series, because the server is unreachable or busy."""
         if self._stopping:
             self._give_up(series)
             return
@@ -236,7 +236,7 @@ class EventRecorder:
 
 
 def event_name(about: str) -> str:
-    """A fresh, valid name that begins with the name of the object."""
+    """Return a new, valid name that begins with the name of the object."""
     stem = re.sub(r"[^a-z0-9]+", "-", about.lower())[:_MAX_STEM_LENGTH].strip("-")
     return f"{stem or 'object'}.{secrets.token_hex(8)}"
 

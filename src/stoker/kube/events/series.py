@@ -1,12 +1,11 @@
-"""Which reports become which Events: many reports, few writes.
+"""Aggregates reports into Events: many reports, few writes.
 
-Reports that say the same about the same object are one series, and a series is
-one Event whose count grows. The first report is due at once, the count later
-and ever more seldom. An object that keeps saying new things runs out of credit.
-What is due is written by `stoker.kube.events.recorder`.
+Equal reports about the same object form one series, and a series is one Event with a growing count. The
+first report is due at once, its count later and at growing intervals. An object with many different reports
+exhausts its rate limit. `stoker.kube.events.recorder` writes the due series.
 
-This is bookkeeping without I/O and without a clock of its own: every method is
-told the time. It must never grow beyond its capacity, whatever is reported.
+It does no I/O and has no clock of its own: the caller passes the time to every method. It must never grow
+beyond its capacity, whatever is reported.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from stoker.domain.reasons import Reason
 
 @dataclass(frozen=True, slots=True)
 class ObjectRef:
-    """The object that an Event is about; one that is in no namespace leaves it empty."""
+    """The object that an Event is about; the namespace of a cluster-scoped object is empty."""
 
     api_version: str
     kind: str
@@ -38,7 +37,7 @@ class EventType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class EventReport:
-    """What somebody had to say; equal reports are one series."""
+    """One report; equal reports form one series."""
 
     about: ObjectRef
     type: EventType
@@ -48,9 +47,9 @@ class EventReport:
 
 @dataclass(frozen=True, slots=True)
 class EventLimits:
-    """How much is written and remembered."""
+    """Limits on writes and memory."""
 
-    window: float = 600.0  # seconds of silence after which the same report is a new Event
+    window: float = 600.0  # seconds without a report after which the same report is a new Event
     write_every: float = (
         30.0  # seconds from the first write of a count to the next; then twice that, and so on
     )
@@ -60,7 +59,7 @@ class EventLimits:
 
 
 class EventReportResult(StrEnum):
-    """What became of a report."""
+    """The outcome of a report."""
 
     ACCEPTED = "accepted"
     RATE_LIMITED = "rate_limited"
@@ -69,7 +68,7 @@ class EventReportResult(StrEnum):
 
 @dataclass(slots=True, eq=False)
 class EventSeries:
-    """One Event on its way to the server, or there already."""
+    """One Event, pending or already written."""
 
     report: EventReport
     first: datetime
@@ -77,18 +76,18 @@ class EventSeries:
     last_seen: float
     due: float
     pause: float
-    name: str = ""  # of the Event, once there is one
+    name: str = ""  # of the Event, once it has one
     count: int = 1
-    written: int = 0  # the count that the server knows
+    written: int = 0  # the count that the server has
 
 
 class EventSeriesTracker:
-    """All series, and the credit of each object."""
+    """All series, and the rate limit of each object."""
 
     def __init__(self, limits: EventLimits) -> None:
         self._limits = limits
-        self._series: OrderedDict[EventReport, EventSeries] = OrderedDict()  # the one seen last comes last
-        self._pending: dict[EventReport, EventSeries] = {}  # what the server does not know yet
+        self._series: OrderedDict[EventReport, EventSeries] = OrderedDict()  # least recently seen first
+        self._pending: dict[EventReport, EventSeries] = {}  # series that the server does not have yet in full
         self._next_free: OrderedDict[ObjectRef, float] = OrderedDict()
 
     def __len__(self) -> int:
@@ -119,11 +118,11 @@ class EventSeriesTracker:
         return EventReportResult.ACCEPTED
 
     def next(self) -> EventSeries | None:
-        """The series that is due first."""
+        """Return the pending series that is due first."""
         return min(self._pending.values(), key=lambda series: series.due, default=None)
 
     def wrote(self, series: EventSeries, count: int, now: float) -> None:
-        """The server knows of so many; the next count of this series can wait, each time longer."""
+        """Record the written count; the next write of this series is delayed longer each time."""
         series.written = count
         series.due = now + series.pause
         series.pause = min(2 * series.pause, self._limits.window / 2)
@@ -131,7 +130,7 @@ class EventSeriesTracker:
             del self._pending[series.report]
 
     def drop(self, series: EventSeries) -> None:
-        """The server will not have it."""
+        """Remove a series that the server refuses."""
         del self._pending[series.report]
         del self._series[series.report]
 
@@ -139,7 +138,7 @@ class EventSeriesTracker:
         return now - series.last_seen < self._limits.window
 
     def _make_room(self, now: float) -> None:
-        """Forget series that are over and, where that is not enough, those that were silent for longest."""
+        """Remove ended series and, if that is not enough, the least recently seen ones."""
         if len(self._series) < self._limits.capacity:
             return
         for series in [each for each in self._series.values() if each.report not in self._pending]:
@@ -148,10 +147,11 @@ class EventSeriesTracker:
             del self._series[series.report]
 
     def _has_credit(self, about: ObjectRef, now: float) -> bool:
-        """Spend one Event of the object's credit, if there is any left.
+        """Use one Event of the object's rate limit, if any is left.
 
-        One number holds it: when the next Event would be free if they came evenly
-        spaced. A burst is the right to be early by that many spacings.
+        One number stores it: when the next Event would be allowed if they were spaced evenly. A burst allows
+        it
+        to be early by that many spacings.
         """
         spacing = self._limits.refill_every
         slot = max(self._next_free.get(about, -math.inf), now - (self._limits.burst - 1) * spacing)

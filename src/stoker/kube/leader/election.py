@@ -1,27 +1,24 @@
-"""Who leads: the decision of one candidate, without any I/O.
+"""Leader election: the decisions of one candidate, without any I/O.
 
-`Election` is told what was seen and what was written, and at which moment of its
-own monotonic clock; it answers what to do next. `stoker.kube.leader.elector` does it.
+`stoker.kube.leader.elector` passes `Election` what it read and wrote, with the time of its own monotonic
+clock; `Election` returns what to do next, and the elector does it.
 
     candidate ──claim accepted──► leader ──renewal accepted──► leader
         ▲                           │
         └── deadline passed, or the lease is gone or another's ──┘
 
-Why two candidates never lead at the same moment, whatever their wall clocks say,
-whatever is delayed or lost, and however long one of them is stopped:
+Two candidates never lead at the same time, whatever their wall clocks show, whatever is delayed or lost, and
+however long one of them is paused, because:
 
-- A leader counts its time from the moment *before* it sent the write that was
-  accepted: deadline = start of that request + duration - margin.
-- A candidate counts from the moment *after* it first saw a version of the lease,
-  which cannot lie before the request that made this version. It claims only when
-  that version has stood for the whole duration.
-- The claim is accepted by the server only if the version is still that one, so
-  a renewal in between defeats it.
+- A leader counts its time from the moment *before* it sent the write that was accepted: deadline = start of
+  that request + duration - margin.
+- A candidate counts from the moment *after* it first saw a version of the lease, which cannot be earlier than
+  the request that made this version. It claims only when that version was unchanged for the whole duration.
+- The server accepts the claim only if the version is still that one, so a renewal in between defeats it.
 
-It must never look at the times written in the lease. A lease that was deleted by
-hand is waited out like one that is held, by all who had seen its holder; only a
-candidate that starts after the deletion cannot know, and the leader then finds
-out at its next renewal.
+It must never use the times written in the lease. Every candidate that had seen the holder waits out a lease
+that was deleted by hand as if it were still held. Only a candidate that starts after the deletion cannot know
+of it, and the leader then notices at its next renewal.
 """
 
 from __future__ import annotations
@@ -38,7 +35,7 @@ NEVER: Final = float("-inf")
 
 
 class LeaseAction(Enum):
-    """What is to be sent now."""
+    """The request to send now."""
 
     LOOK = "look"
     CLAIM = "claim"
@@ -52,15 +49,15 @@ class ElectionPause:
 
 
 class Election:
-    """What one candidate knows about one lease."""
+    """The state of one candidate for one lease."""
 
-    # random.random decides nothing but how renewals spread over time
+    # random.random only spreads renewals over time
     def __init__(self, terms: LeaseTerms, jitter: Callable[[], float] = random.random) -> None:
         self._terms = terms
         self._jitter = jitter
         self._lease: Lease | None = None
-        self._seen = False  # whether `_lease` was ever filled, with a lease or with its absence
-        self._current = False  # whether, for all we know, `_lease` is what the server holds
+        self._seen = False  # whether `_lease` was ever set, to a lease or to its absence
+        self._current = False  # whether, as far as we know, `_lease` is what the server has
         self._free_at = NEVER
         self._next_move_at = NEVER
         self._deadline = NEVER
@@ -82,11 +79,11 @@ class Election:
 
     @property
     def may_hold(self) -> bool:
-        """Whether the lease may stand in our name, be it by a claim whose answer never came."""
+        """Whether we may hold the lease, also after a claim without a response."""
         return self._may_hold
 
     def next(self, now: float) -> LeaseAction | ElectionPause:
-        """What to do at this moment."""
+        """Return what to do at this moment."""
         if self.leading and now >= self._deadline:
             self._step_down(now)
         if now < self._next_move_at:
@@ -98,11 +95,12 @@ class Election:
         return LeaseAction.LOOK
 
     def saw(self, lease: Lease | None, at: float) -> None:
-        """The lease was read, or found missing; `at` is the moment after the answer came."""
+        """Record that the lease was read, or is missing; `at` is the time after the response."""
         moved = not self._seen or _version(lease) != _version(self._lease)
         if moved:
             self._free_at = at + self._stands_for(lease)
-        # A claim was turned down although nobody else has written: what does it again will do it without end.
+        # A claim was refused although no other candidate has written: an immediate retry would repeat
+        # endlessly.
         contradicted = not moved and not self._current
         self._lease, self._seen, self._current = lease, True, True
         ours = lease is not None and lease.holder == self._terms.identity
@@ -116,24 +114,24 @@ class Election:
             self._next_move_at = at if self.leading else min(next_look, self._free_at)
 
     def wrote(self, lease: Lease, started: float) -> None:
-        """Our claim was accepted; `started` is the moment before it was sent."""
+        """Record that our claim was accepted; `started` is the time before it was sent."""
         self._lease, self._seen, self._current, self._may_hold = lease, True, True, True
         self._free_at = NEVER
         self._deadline = started + self._terms.duration - self._terms.margin
         self._next_move_at = started + self._terms.renew * (1 - self._jitter() / 10)
 
     def overtaken(self) -> None:
-        """The server holds another version than the one we wrote against: look before the next claim."""
+        """Record a conflict: the server has another version, so read it before the next claim."""
         self._current = False
         self._next_move_at = NEVER
 
     def failed(self, started: float, now: float) -> None:
-        """No answer, or none about the lease. What has been waited for long is tried again at once."""
+        """Record a request without a usable response; after a long wait the retry is immediate."""
         pause = self._terms.renew / 2 if self.leading else self._terms.poll
         self._next_move_at = max(now, started + pause * (1 - self._jitter() / 4))
 
     def stopped(self) -> None:
-        """We gave the lease back, or tried to."""
+        """Record that we released the lease, or tried to."""
         self._deadline = NEVER
         self._current = self._may_hold = False
         self._next_move_at = NEVER
@@ -143,12 +141,12 @@ class Election:
         self._next_move_at = now
 
     def _stands_for(self, lease: Lease | None) -> float:
-        """How long a lease that we see like this for the first time is to be respected."""
-        # A lease that vanished was somebody's until a moment ago, and nobody told them.
+        """Return how long to respect a lease that we see in this version for the first time."""
+        # A lease that disappeared was held until a moment ago, and its holder does not know yet.
         held = lease if lease is not None else self._lease
         if held is None or held.holder in {"", self._terms.identity}:
             return 0.0
-        # The longer of both: the holder may run on other terms, and somebody may have edited them by hand.
+        # The longer of both: the holder may use other terms, and a person may have edited the lease.
         return float(max(held.spec.lease_duration_seconds or 0, self._terms.duration))
 
 

@@ -1,14 +1,16 @@
-"""The loop around a lease: look, claim, renew, and run the work while it is ours.
+"""The loop around a lease: read, claim, renew, and run the work while we hold it.
 
-    elector = Elector(client, "stoker-controller-0", "stoker-system", Terms(unique_identity(), 15, 5))
-    await elector.run(work)       # work(leadership), begun anew each time the lease is won
+    elector = LeaderElector(
+        client, "stoker-controller-0", "stoker-system", LeaseTerms(unique_identity(), 15, 5)
+    )
+    await elector.run(work)       # calls work(leadership) each time the lease is won
 
-The decision is `stoker.kube.leader.election`; this module sends what it says, within the
-time that is left, and ties the work to the outcome: it starts with the lease, is
-cancelled when the lease is lost, and on a graceful stop it may finish while the
-lease is still renewed, which is then given back so that another can begin at once.
+`stoker.kube.leader.election` decides; this module sends the requests, within the time that is left, and ties
+the work to the lease. The work starts when the lease is won and is cancelled when it is lost. On a graceful
+stop it may finish while the lease is still renewed; the lease is then released so that another candidate can
+begin at once.
 
-The lease must never be given back, nor won again, while the work still runs.
+The lease must never be released, nor won again, while the work still runs.
 """
 
 from __future__ import annotations
@@ -40,10 +42,10 @@ log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class CandidateStatus:
-    """How a candidate stands, for conditions and probes."""
+    """The state of a candidate, for conditions and probes."""
 
     leading: bool
-    holder: str  # as last seen; empty while nobody holds it
+    holder: str  # as last seen; empty while the lease is free
     transitions: int
     error: StokerError | None  # why the last request failed, if it did
 
@@ -90,7 +92,7 @@ class LeaderElector:
         )
 
     async def run(self, work: LeaderWork) -> None:
-        """Lead whenever possible, until the work ends by itself or this is cancelled."""
+        """Lead whenever possible, until the work ends on its own or this is cancelled."""
         try:
             ended = False
             while not ended:
@@ -100,7 +102,7 @@ class LeaderElector:
             await self._give_back()
 
     async def _win(self) -> None:
-        """Look and claim until the lease is ours."""
+        """Read and claim until we hold the lease."""
         while True:
             move = self._election.next(self._clock.monotonic())
             if self._election.leading:
@@ -120,7 +122,7 @@ class LeaderElector:
             leadership.end()
 
     async def _lead(self, work: LeaderWork) -> bool:
-        """One term. True when the work ended by itself, False when the lease was lost."""
+        """Run one term; return True if the work ended on its own, False if the lease was lost."""
         leadership = Leadership(
             self._name, self._terms.identity, self._clock, self._election.deadline, self._found
         )
@@ -131,7 +133,7 @@ class LeaderElector:
             await asyncio.wait({keeper, worker}, return_when=asyncio.FIRST_COMPLETED)
             finished = worker.done()
         finally:
-            # In this order: the last writes of the work are made under a lease that is still being renewed.
+            # In this order, the last writes of the work are made under a lease that is still renewed.
             try:
                 await self._end(worker)
             finally:
@@ -139,16 +141,17 @@ class LeaderElector:
                 await self._end(keeper)
                 self._announce_stop()
         if not keeper.cancelled():
-            keeper.result()  # a mistake of ours in it is not to be taken for a lost lease
+            keeper.result()  # a bug in it must not look like a lost lease
         return finished and _has_ended_by_itself(worker)
 
     async def _make(self, move: LeaseAction | ElectionPause) -> None:
-        """Do what the decision says; no request goes on past the deadline."""
+        """Execute the decision; no request continues past the deadline."""
         if isinstance(move, ElectionPause):
             await self._clock.sleep(move.seconds)
             return
         started = self._clock.monotonic()
-        # A slow server gets a whole period for its answer. After a failure requests are cut off sooner, so
+        # A slow server gets a whole renewal period for its response. After a failure requests time out
+        # sooner, so
         # that several fit before the deadline: on a dead connection only a new one helps.
         limit = self._terms.renew if self._error is None else self._terms.renew / 2
         if self._election.leading:
@@ -181,7 +184,7 @@ class LeaderElector:
 
     async def _claim(self, started: float) -> None:
         lease = self._election.lease
-        # Our own claim, whose answer was lost, tells nothing of who was there before.
+        # Our own claim, if its response was lost, does not show the previous holder.
         if not self._election.leading and (lease is None or lease.holder != self._terms.identity):
             self._found = lease
         wanted = claim_lease(lease, self._terms, self._name, self._namespace, self._clock.now())
@@ -196,7 +199,10 @@ class LeaderElector:
         self._election.wrote(written, started)
 
     async def _give_back(self) -> None:
-        """Let others begin at once. What fails here only costs them the duration of the lease."""
+        """Release the lease so that others can begin at once.
+
+        A failure only costs them the lease duration.
+        """
         if not self._election.may_hold or (self._worker is not None and not self._worker.done()):
             return
         self._election.stopped()
@@ -209,7 +215,7 @@ class LeaderElector:
             log.warning("lease.not_given_back", lease=self._name, error=error)
 
     async def _gave_back(self) -> bool:
-        """One try; False when a late renewal of our own came between."""
+        """Try once; return False if a late renewal of our own came in between."""
         try:
             lease = await self._client.get(LEASES, self._name, self._namespace, into=Lease)
             if lease.holder == self._terms.identity:
@@ -223,10 +229,10 @@ class LeaderElector:
         return True
 
     async def _end(self, task: asyncio.Task[None]) -> None:
-        """Cancel it and wait until it has ended, however long that takes."""
+        """Cancel a task and wait until it has ended, however long that takes."""
         if task.done():
             if not task.cancelled():
-                task.exception()  # looked at, so that nobody is told it never was
+                task.exception()  # retrieve it, or asyncio logs "exception was never retrieved"
             return
         task.cancel()
         done, _ = await asyncio.wait({task}, timeout=self._terms.duration)
@@ -259,14 +265,14 @@ class LeaderElector:
             self._on_stopped()
 
     def _note(self, error: StokerError | None) -> None:
-        """Keep the error for the standing, and log it when it is a new one."""
+        """Keep the error for the status, and log it if it is a new one."""
         if error is not None and (self._error is None or self._error.reason != error.reason):
             log.warning("lease.request_failed", lease=self._name, leading=self._election.leading, error=error)
         self._error = error
 
 
 def _has_ended_by_itself(worker: asyncio.Task[None]) -> bool:
-    """Whether the work was done, and not refused by the fence a moment before the loss was noticed."""
+    """Whether the work completed, and was not refused by the fence just before the loss was noticed."""
     try:
         worker.result()
     except LeadershipLost:

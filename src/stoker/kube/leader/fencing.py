@@ -1,17 +1,16 @@
-"""The right to act, and a client that cannot act without it.
+"""Leadership, and a client that sends no writes without it.
 
-`stoker.kube.leader.elector` hands a `Leadership` to the work it starts. Whoever changes
-something outside asks it immediately before, with `check`, or does it inside of
-`acting`: a leader that was stopped, cut off or too slow finds its time over, without
-asking anybody, before another candidate can have begun (`stoker.kube.leader.election` says
-why). `FencedClient` does so by itself for every verb that changes something, so that
-no reconciler can forget it.
+`stoker.kube.leader.elector` passes a `Leadership` to the work that it starts. Code that changes anything
+outside must call `check` immediately before, or run inside `acting`. A leader that was paused, disconnected
+or
+too slow then finds its time expired, without any request, before another candidate can have begun
+(`stoker.kube.leader.election` explains why). `FencedClient` does so automatically for every verb that changes
+something, so that no reconciler can forget it.
 
-What a fence on this side cannot stop is a request that has left: its connection
-is closed when the time is over, the margin of the lease is there for it to arrive,
-and what arrives later still must be defeated by the resourceVersion it was
-written against. So write with `replace`, or with a resourceVersion in the patch,
-where a late write would do harm.
+A fence on this side cannot stop a request that was already sent. Its connection is closed when the time is
+over, and the margin of the lease gives it time to arrive. A request that arrives even later must fail on the
+resourceVersion it was written against. So use `replace`, or a resourceVersion in the patch, where a late
+write would do harm.
 """
 
 from __future__ import annotations
@@ -35,13 +34,13 @@ _READ_METHODS = frozenset({"GET", "HEAD"})
 
 
 class LeadershipLost(Retry):
-    """The time of this leader is over; whatever it was about to do is another's to do now."""
+    """This leader's time is over; another leader may already do its work."""
 
     default_reason = Reason.LEADERSHIP_LOST
 
 
 class Leadership:
-    """One term of one leader, from winning the lease to losing it; it never comes back to life."""
+    """One term of one leader, from winning the lease to losing it; an ended term never resumes."""
 
     def __init__(
         self, lease: str, identity: str, clock: Clock, deadline: float, found: Lease | None = None
@@ -57,11 +56,11 @@ class Leadership:
 
     @property
     def remaining(self) -> float:
-        """Seconds for which this leader may still act; nothing once its time is over."""
+        """Seconds for which this leader may still act; 0 once its time is over."""
         return 0.0 if self._over else max(0.0, self._deadline - self._clock.monotonic())
 
     def check(self) -> None:
-        """Raise unless this leader may act now. To be called right before anything is sent."""
+        """Raise unless this leader may act now. Call it right before anything is sent."""
         if not self.remaining:
             raise LeadershipLost(
                 f"{self.identity} no longer leads: lease {self.lease} is not its own any more"
@@ -69,10 +68,10 @@ class Leadership:
 
     @asynccontextmanager
     async def acting(self) -> AsyncIterator[None]:
-        """Do something that takes its time, and be cancelled in it when the leadership ends.
+        """Run something that takes time, and cancel it when the leadership ends.
 
-        The limit is the event loop's own timer: after a pause of the whole process it
-        is served before whatever was waited for.
+        The limit is the event loop's own timer: after a pause of the whole process the loop handles it before
+        any other event.
         """
         self.check()
         limit = asyncio.timeout(self.remaining)
@@ -88,12 +87,12 @@ class Leadership:
             self._limits.discard(limit)
 
     def prolong(self, deadline: float) -> None:
-        """The lease was renewed."""
+        """Extend the term after a renewal of the lease."""
         self._deadline = deadline
         self._set_limits()
 
     def end(self) -> None:
-        """The lease is lost or given back."""
+        """End the term: the lease is lost or released."""
         self._over = True
         self._set_limits()
 
@@ -104,9 +103,9 @@ class Leadership:
 
 
 class FencedClient(KubeClient):
-    """The client that a leader works with: reads pass, and changes are sent only while it leads.
+    """The client of a leader: reads always pass, and changes are sent only while it leads.
 
-    It shares the connections of the client it is made from and must not outlive it.
+    It shares the connections of the client that it is made from and must not outlive it.
     """
 
     def __init__(self, client: KubeClient, leadership: Leadership) -> None:
@@ -115,7 +114,7 @@ class FencedClient(KubeClient):
 
 
 class _FencedTransport(Transport):
-    """Another client's transport behind the fence; opening and closing it stays with that client."""
+    """The transport of another client behind the fence; that client opens and closes it."""
 
     def __init__(self, inner: Transport, leadership: Leadership) -> None:
         self._inner = inner
@@ -132,8 +131,9 @@ class _FencedTransport(Transport):
     async def send(self, request: ApiRequest) -> ApiResponse:
         if request.method in _READ_METHODS:
             return await self._inner.send(request)
-        # Sending can wait, for credentials or because the server said when to come back. The loop's timer
-        # ends that, except after a suspension of the machine, which the clock counts and no timer does.
+        # Sending can wait, for credentials or for a delay that the server requested. The loop's timer ends
+        # that,
+        # except after a suspension of the machine, which the clock counts and no timer does.
         permitted = dataclasses.replace(request, permit=self._leadership.check)
         async with self._leadership.acting():
             return await self._inner.send(permitted)

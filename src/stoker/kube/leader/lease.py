@@ -1,12 +1,10 @@
-"""The Lease object: one word in the cluster about who may act, and how long that word is good.
+"""The Lease object: which replica may act, and for how long.
 
-It is the shape that the API server keeps (coordination.k8s.io/v1) and the three
-changes that are ever made to it: made anew, claimed, released. Who decides when
-is `stoker.kube.leader.election`; who sends is `stoker.kube.leader.elector`.
+It defines the type that the API server stores (coordination.k8s.io/v1) and the three changes to it: create,
+claim, release. `stoker.kube.leader.election` decides when; `stoker.kube.leader.elector` sends them.
 
-The times in it are for people. They come from the wall clock of one machine and
-must never be compared with that of another; that a holder lives is seen from the
-resourceVersion alone, which changes with every renewal.
+The times in it are for people. They are from the wall clock of one machine and must never be compared with
+that of another. Only the resourceVersion, which changes with every renewal, shows that a holder is alive.
 """
 
 from __future__ import annotations
@@ -23,15 +21,15 @@ from stoker.domain.clock import rfc3339_micro
 from stoker.domain.errors import Misconfigured
 from stoker.kube.client.resources import LEASES
 
-# How far the rates of two machines' clocks may lie apart before two could lead at once, and the part of
-# the lease that is left for a write that was sent in the last moment to arrive.
+# The fraction by which the clock rates of two machines may differ before two could lead at once, and the part
+# of the lease that is left for a write sent at the last moment to arrive.
 MARGIN = 0.1
 # Renewals are seen at most this late, so that a dead holder is replaced within the duration and two seconds.
 MAX_POLL_SECONDS = 1.5
 
 
 class LeaseSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """Who holds it, for how long, and since when."""
+    """The holder, the duration, and the times."""
 
     holder_identity: str | None = None
     lease_duration_seconds: int | None = None
@@ -43,7 +41,7 @@ class LeaseSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_
 
 
 class Lease(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """One Lease as the API server keeps it; what others added to its metadata is kept."""
+    """One Lease as the API server stores it; metadata that others added is kept."""
 
     api_version: str = ""
     kind: str = ""
@@ -52,7 +50,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defa
 
     @property
     def holder(self) -> str:
-        """Whose it is; nobody's after a release."""
+        """The identity of the holder; empty after a release."""
         return self.spec.holder_identity or ""
 
     @property
@@ -61,21 +59,21 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defa
 
     @property
     def transitions(self) -> int:
-        """How often it has gone from one holder to another."""
+        """How often the holder has changed."""
         return self.spec.lease_transitions or 0
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseTerms:
-    """On which terms one candidate takes part: its name, and the seconds that it claims and keeps."""
+    """The settings of one candidate: its identity, and duration and renewal interval in seconds."""
 
     identity: str
     duration: int
     renew: float
     says: tuple[tuple[str, str], ...] = ()
-    """Annotations that come with every claim: what others are to know of the holder."""
+    """Annotations that every claim sets: information about the holder for others."""
     owner: OwnerReference | None = None
-    """What a Lease that is made anew goes away with."""
+    """The owner of a newly created Lease, with which it is garbage-collected."""
 
     def __post_init__(self) -> None:
         if not self.identity:
@@ -88,22 +86,22 @@ class LeaseTerms:
 
     @property
     def margin(self) -> float:
-        """How long before the lease runs out its holder stops acting."""
+        """How long before the lease expires its holder stops acting."""
         return self.duration * MARGIN
 
     @property
     def poll(self) -> float:
-        """How often a candidate that does not hold it looks at it."""
+        """How often a candidate that does not hold the lease reads it."""
         return min(self.renew / 2, MAX_POLL_SECONDS)
 
 
 def unique_identity() -> str:
-    """The name of this pod or machine, and something that no other process has, even under the same name."""
+    """Return the name of this pod or machine, with a random part that no other process has."""
     return f"{socket.gethostname()}_{secrets.token_hex(8)}"
 
 
 def claim_lease(lease: Lease | None, terms: LeaseTerms, name: str, namespace: str, now: datetime) -> Lease:
-    """The lease with this candidate as its holder, renewed; made anew where there is none."""
+    """Return the lease with this candidate as holder, renewed; a new Lease if there is none."""
     stamp = rfc3339_micro(now)
     if lease is None:
         lease = Lease(
@@ -132,7 +130,7 @@ def claim_lease(lease: Lease | None, terms: LeaseTerms, name: str, namespace: st
 
 
 def _with_owner(metadata: ObjectMeta, owner: OwnerReference | None) -> ObjectMeta:
-    """By this account in place of another: a Lease must not be collected with whoever held it before."""
+    """Replace another account as owner: a Lease must not be collected with its previous holder's account."""
     if owner is None:
         return metadata
     others = (one for one in metadata.owner_references or () if one.kind != owner.kind)
@@ -140,7 +138,7 @@ def _with_owner(metadata: ObjectMeta, owner: OwnerReference | None) -> ObjectMet
 
 
 def release_lease(lease: Lease, now: datetime) -> Lease:
-    """The lease as its holder leaves it: nobody's, free at once."""
+    """Return the lease as its holder releases it: without a holder, free at once."""
     spec = msgspec.structs.replace(
         lease.spec, holder_identity="", lease_duration_seconds=1, renew_time=rfc3339_micro(now)
     )
