@@ -32,7 +32,7 @@ class SourceReader(Protocol):
     async def fetch(self, commit: CommitId, ref: GitRef) -> None:
         """Fetch the commit and its trees.
 
-        `ref` is fetched instead if the server does not serve single commit ids.
+        If the server does not serve single commit ids, the commit is fetched through `ref`.
         """
         ...
 
@@ -45,9 +45,9 @@ class SourceReader(Protocol):
         ...
 
     async def changes(self, before: CommitId, after: CommitId) -> tuple[TreeChange, ...] | None:
-        """Return the differences.
+        """Return the differences between two commits.
 
-        None if they involve more than regular files, or `before` is not available here.
+        Returns None if they involve more than regular files, or `before` is not available here.
         """
         ...
 

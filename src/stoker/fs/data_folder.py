@@ -71,7 +71,7 @@ class DataFolder:
 
 
 def open_folder(above: int, name: str) -> int:
-    """Open a folder in a folder; the error for anything else says what it is."""
+    """Open a folder in a folder; the error for any other entry names its type."""
     try:
         return os.open(name, OPEN_FOLDER_FLAGS, dir_fd=above)
     except NotADirectoryError:

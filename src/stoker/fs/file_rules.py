@@ -28,7 +28,7 @@ class FileRules(NamedTuple):
     def within(self, folder: int) -> FileRules:
         """Return the rules for a data folder, given as a descriptor.
 
-        As root its owner is the default owner.
+        If the process runs as root and no owner is configured, files get the owner of the folder.
         """
         if self.owner is not None or os.geteuid() != 0:
             return self

@@ -326,7 +326,7 @@ class _ChangeScanner:
                 self.found[path] = live
 
     def _is_path(self, path: str, place: str) -> bool:
-        """Whether a name on disk is a valid path; a folder with another name has more than is listed."""
+        """Whether a name on disk is a valid path; if not, record that its folder has more than is listed."""
         try:
             RelPath(path)
         except InvalidValue:

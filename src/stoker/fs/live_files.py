@@ -162,8 +162,8 @@ class LiveFileWriter:
                 for folder in touched:
                     try:
                         os.fsync(live.enter(folder))
-                    # Gone since, and its parent is in `touched`.
                     except (FileNotFoundError, NotADirectoryError):
+                        # The folder was deleted since; its parent is in `touched` and is synced instead.
                         continue
         reach_failpoint("flush.after")
 

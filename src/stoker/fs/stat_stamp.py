@@ -50,7 +50,7 @@ def wait_until_at_rest(changed: int) -> None:
 def trusted_stamp(kept: bytes, now: int | None = None) -> bytes:
     """Return a stamp, or a record that begins with one, unchanged if the file was at rest by `now`.
 
-    Else unseen.
+    Otherwise the stamp is replaced by one that matches no file.
     """
     (changed,) = _unpack_change_time(kept, 16)
     if changed and is_at_rest(changed, now):

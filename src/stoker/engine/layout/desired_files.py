@@ -104,10 +104,7 @@ class MappingRoute(NamedTuple):
         return _map_path(path, self.source, self.destination, self.kind)
 
     def origin(self, place: str) -> str | None:
-        """Return the repository file that this mapping would deliver to a destination.
-
-        None if it covers none.
-        """
+        """Return the repository file that this mapping would deliver to a destination, if it covers it."""
         return _map_path(place, self.destination, self.source, self.kind)
 
     @property

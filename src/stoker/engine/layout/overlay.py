@@ -101,8 +101,8 @@ class _Overlay:
             return
         try:
             place = route.destination.joined(at[len(route.source) :].lstrip("/"))
-        # The destination is not a valid path, so nothing in the whole destination is deleted.
         except InvalidValue:
+            # The destination is not a valid path, so nothing in the whole destination is deleted.
             place, named = route.destination, False
         self._kept.add(place)
         if named:

@@ -4,7 +4,7 @@ One list holds for every operation. A sync delivers nothing there and deletes no
 ignores it, a snapshot does not contain it, a rollback does not write it, and a change there is not captured
 for git. The plan lists a repository file with such a destination, with the reason.
 
-Users exclude further paths by globs, and the API of a kind can make some of those mandatory. All three are
+Users exclude further paths by globs, and a resource kind can make some globs mandatory. All three are
 globs over the path below the data folder: a matching file is not delivered, and a matching file on disk
 stays.
 """

@@ -22,7 +22,7 @@ _MAX_NAMED = 5
 def require_service(routes: Sequence[MappingRoute], tree: CommitTree, ordered: Sequence[str]) -> None:
     """Raise `Stalled` if the commit has none of the sources that belong to the service path.
 
-    `ordered` are the files of the tree by name: this runs for each commit, also of 100,000 files.
+    `ordered` are the sorted files of the tree, for bisection: this also runs for commits of 100,000 files.
     """
     sources = {route.source: route.service_path for route in routes if route.service_path is not None}
     if not sources or any(_has_path(source, tree, ordered) for source in sources):
@@ -71,7 +71,7 @@ def _has_path(path: RelPath, tree: CommitTree, ordered: Sequence[str]) -> bool:
 
 
 def _children(folder: RelPath, tree: CommitTree) -> list[str]:
-    """The folders directly below a folder, or its files where there are none."""
+    """Return the folders directly below a folder, or its files if it has no folders."""
     head = f"{folder}/" if folder else ""
     below = [name[len(head) :] for name in tree.files if name.startswith(head)]
     folders = sorted({name.partition("/")[0] for name in below if "/" in name})

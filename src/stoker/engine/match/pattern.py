@@ -67,10 +67,7 @@ def folder_regexes(pattern: str) -> list[str]:
 
 
 def root_folders(pattern: str) -> list[str]:
-    """Return for each alternative the deepest folder that contains all its matches.
-
-    Empty is the whole tree.
-    """
+    """Return for each alternative the deepest folder with all its matches; empty is the whole tree."""
     found = []
     for names in map(_split_pattern, _GlobParser(pattern).alternatives()):
         fixed: list[str] = []

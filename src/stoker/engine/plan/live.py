@@ -60,7 +60,7 @@ class LiveDifferences(NamedTuple):
     def below(self, folder: str, ledger: Ledger) -> Iterator[tuple[str, LiveEntry]]:
         """Iterate over everything below a folder.
 
-        Needed only where a folder is in the place of a desired file.
+        It is needed only where a folder is in the place of a desired file.
         """
         inside = folder + "/"
         for path, entry in self.found.items():

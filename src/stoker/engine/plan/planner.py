@@ -6,8 +6,8 @@ ledger, or with `first_contact`, it deletes nothing.
 
 It never overwrites unexpectedly: a symlink, a device, or a folder with content that must stay, in the place
 of a desired file, is a conflict, which the plan lists and leaves alone. If a file of a resource cannot be
-delivered, its `resource.json` is held back too, because it would tell the gateway that the resource is
-complete. As long as the old `resource.json` is on disk, the files that it names are not deleted.
+delivered, its `resource.json` is held back too, because it would declare the resource complete to the
+gateway. As long as the old `resource.json` is on disk, the files that it names are not deleted.
 
 A partial `DesiredFiles` lists only changed files. All other files shall be as in the ledger, and the
 planner looks at them only where the live side reports a difference.

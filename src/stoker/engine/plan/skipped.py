@@ -2,7 +2,7 @@
 
 The layout of a whole commit finds it (`stoker.engine.layout.overlay`); the ledger keeps the first
 `MAX_NAMED` names and the count, so that a sync that lays out only a few changes, or nothing at all,
-still reports it. What the user excluded is no part of it.
+still reports it. Files that the user excluded are not part of it.
 """
 
 from __future__ import annotations

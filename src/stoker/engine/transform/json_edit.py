@@ -30,7 +30,7 @@ MAX_BYTES = 16 << 20
 MAX_VALUES = 250_000
 
 _SPACE = rb"[ \t\r\n]*+"
-# It contains no nested possessive groups, because the regex engine of Python 3.11.2 mismatches them.
+# No group in it is possessive: nested possessive groups match wrongly in Python 3.11.2.
 STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*"'
 _KEY = re.compile(rb"[ \t\r\n,]*+(" + STRING + b")" + _SPACE + b":" + _SPACE, re.DOTALL)
 _SCALAR = re.compile(STRING + rb"|[-+.0-9A-Za-z]++", re.DOTALL)

@@ -77,7 +77,7 @@ def _common_runs(
 def _matching_lines(base: Sequence[bytes], other: Sequence[bytes]) -> list[_CommonLines]:
     """Return the common runs in order.
 
-    Head and tail first, as most changes are between two long common runs.
+    It compares head and tail first, because most changes are between two long common runs.
     """
     short = min(len(base), len(other))
     head = next((at for at in range(short) if base[at] != other[at]), short)

@@ -36,7 +36,7 @@ async def timeout_scope(scope: asyncio.Timeout) -> AsyncIterator[None]:
 async def deadline(clock: Clock, seconds: float) -> AsyncIterator[asyncio.Timeout]:
     """Cancel the block after so many seconds and raise TimeoutError.
 
-    `expired()` distinguishes it from others.
+    `expired()` of the scope distinguishes it from other TimeoutErrors.
     """
     loop = asyncio.get_running_loop()
 

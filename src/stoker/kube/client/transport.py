@@ -225,7 +225,7 @@ class Transport:
     def _context(self, certificate: ClientCertificate | None) -> ssl.SSLContext:
         """Return one context per certificate.
 
-        Aiohttp pools connections by it, so no old identity is reused.
+        aiohttp pools connections by context, so no old identity is reused.
         """
         if self._tls is None or self._tls[0] != certificate:
             self._tls = (certificate, self._config.trust.context(certificate))

@@ -1,1 +1,1 @@
-"""Informers: list and watch of one kind into a store, resumed after every failure."""
+"""Informers: list and watch of one kind into a cache, resumed after every failure."""

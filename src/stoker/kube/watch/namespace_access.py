@@ -69,7 +69,7 @@ class NamespaceAccess:
     async def until_judged(self, group: asyncio.TaskGroup) -> None:
         """Wait until each namespace is fully visible or denies everything.
 
-        The group keeps waiting for the latter.
+        Tasks in the group keep waiting for the latter.
         """
         for namespace, place in self._places.items():
             group.create_task(self._until_whole(namespace, place), name=f"seeing {namespace or 'all'}")
