@@ -1,19 +1,18 @@
-"""What git said on its error stream, as one of our errors.
+"""Maps git's error output to Stoker's errors.
 
     StokerError
     ├── Stalled ── RefNotFound          the repository has no such ref or commit
     │              └── RefAmbiguous     a shortened commit id fits several commits
-    ├── Stalled ── SourceAuthFailed     the other side does not let us in
-    │              └── HostKeyNotTrusted   or we do not believe that it is who it should be
-    ├── Stalled ── SourceTooLarge       it sends more than may be received
-    ├── Retry ──── SourceUnreachable    the other side does not answer, or answers with nonsense
-    │              ├── FilterRefused    it does not leave out what it was asked to leave out
-    │              └── BrokenPack       nonsense that came as a pack, or that our mirror made of a good one
-    └── Retry ──── GitFailed            git itself failed here: a broken mirror, a full disk
+    ├── Stalled ── SourceAuthFailed     the server refuses the credentials
+    │              └── HostKeyNotTrusted   the server's ssh host key is not trusted
+    ├── Stalled ── SourceTooLarge       the server sends more than the limit
+    ├── Retry ──── SourceUnreachable    the server does not answer, or its answer is not understood
+    │              ├── FilterRefused    the server does not support partial fetches
+    │              └── BrokenPack       a pack cannot be unpacked: it or our mirror is damaged
+    └── Retry ──── GitFailed            git failed locally: a damaged mirror, a full disk
 
-The only place that looks at git's words, beside `stoker.git.commit.push` for those about a
-push. Messages are one bounded printable line; user names and passwords in an address
-are cut out.
+Only this module and `stoker.git.commit.push`, for pushes, interpret git's messages. Error messages are one
+bounded printable line; user names and passwords in an address are removed.
 """
 
 from __future__ import annotations
@@ -52,11 +51,11 @@ class SourceUnreachable(Retry):
 
 
 class FilterRefused(SourceUnreachable):
-    """A partial fetch is not allowed there; a whole one may be."""
+    """The server does not allow a partial fetch; a full fetch may work."""
 
 
 class BrokenPack(SourceUnreachable):
-    """Unpacking failed. A pack is completed from what the mirror holds, so either side may be to blame."""
+    """Unpacking failed: the received pack, or the mirror's objects that complete it, are damaged."""
 
 
 class GitFailed(Retry):
@@ -65,7 +64,7 @@ class GitFailed(Retry):
 
 GitError = RefNotFound | SourceAuthFailed | SourceTooLarge | SourceUnreachable | GitFailed
 
-# Compiled when something has failed; most processes never need them.
+# Plain strings, compiled only after a failure; most processes never need them.
 _REDIRECT = r"returned error: 30\d|unable to update url base from redirection"
 _DUMB_HTTP_PATTERN = r"dumb http"
 _REF = r"couldn't find remote ref|not our ref|unadvertised object|no such remote ref|does not allow request"
@@ -96,7 +95,7 @@ _LOCAL_FAILURE_PATTERN = (
     r"file too large|no space left|read-only file system|quota exceeded|unable to create|\.lock'"
 )
 
-# The first that fits is the one.
+# The first matching pattern decides.
 _ERRORS_BY_PATTERN: tuple[tuple[str, type[GitError], str], ...] = (
     (_FILTER, FilterRefused, "allows no partial fetch"),
     (_REF, RefNotFound, "does not give out what was asked for"),
@@ -107,15 +106,15 @@ _ERRORS_BY_PATTERN: tuple[tuple[str, type[GitError], str], ...] = (
 
 
 def error_for(said: str, url: RepoUrl | None, max_bytes: int | None = None) -> GitError:
-    """The error that fits what git said; `url` is the repository it talked to, if it talked to one.
+    """Return the error for git's output; `url` is the remote that git contacted, if any.
 
-    `max_bytes` is what it was allowed to receive.
+    `max_bytes` is the limit on what git was allowed to receive.
     """
     words = one_line(said)
     if url is None:
         return GitFailed(f"git failed on the local mirror: {words}")
     place = without_userinfo(url)
-    ours = re.sub(r"(?m)^remote:.*$", "", said)  # a disk or memory that is full there is not full here
+    ours = re.sub(r"(?m)^remote:.*$", "", said)  # a full disk or memory on the server is not ours
     if _matches_message(_TOO_LARGE_PATTERN, ours) and max_bytes is not None:
         return SourceTooLarge(f"repository {place} sends more than the {max_bytes} bytes that are allowed")
     if _matches_message(_MEMORY, ours):
@@ -139,7 +138,7 @@ def error_for(said: str, url: RepoUrl | None, max_bytes: int | None = None) -> G
 
 
 def one_line(said: str) -> str:
-    """git's complaint as one bounded printable line."""
+    """Return git's error output as one bounded printable line."""
     lines = (line.strip() for line in without_userinfo(said).splitlines())
     joined = " ".join(line for line in lines if line)
     text = "".join(c if c.isprintable() else "?" for c in joined) or "it gave no reason"

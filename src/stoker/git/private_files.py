@@ -1,12 +1,12 @@
-"""Folders and files that only this user may enter.
+"""Folders and files that only the current user can read or write.
 
-Mirrors hold what a credential opened, and the helper scripts are run by git: a
-folder that somebody else can write, or a symlink that they planted, would hand
-them both. So a folder is created with mode 0700 or must already be ours.
+Mirrors hold content that was fetched with a credential, and git runs the helper scripts. A folder that
+another user can write, or a symlink that another user planted, would expose both. So a folder is created
+with mode 0700 or must already belong to the current user.
 
-What must lie in a file for the time of one call (an ssh key) gets a folder with a
-name that nobody can guess, which goes away with the call. One that a killed
-process left behind is known by its lock, which the kernel has let go of.
+Data that must be in a file during one call (an ssh key) gets a folder with an unguessable name, which is
+removed at the end of the call. A folder that a killed process left behind is recognized by its lock, which
+the kernel has released.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from pathlib import Path
 from stoker.domain.errors import Misconfigured
 
 _FOR_ONE_CALL = "call-"
-_YOUNG_SECONDS = 10.0  # a folder is locked a moment after it is made
+_YOUNG_SECONDS = 10.0  # a folder is created first and locked a moment later
 
 
 def private_folder(path: Path) -> Path:
-    """The folder, made if missing, for this user alone; raises if it is or could be somebody else's."""
-    path = path.absolute()  # git is started elsewhere
+    """Return the folder, created if missing; raise unless it belongs to this user alone."""
+    path = path.absolute()  # git starts in another working directory
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = path.lstat()
@@ -44,8 +44,8 @@ def private_folder(path: Path) -> Path:
 
 
 def write_private(path: Path, content: bytes, mode: int) -> None:
-    """Put a file there as a whole, so that a process which is about to read it never sees half of it."""
-    # Not named after the process: two containers that share a cache have the same process id.
+    """Write a file atomically, so that a reader never sees half of it."""
+    # The name does not use the process id: two containers that share a cache can have the same.
     beside = path.with_name(f"{path.name}.{os.urandom(8).hex()}.tmp")
     fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
     with os.fdopen(fd, "wb") as file:
@@ -55,22 +55,22 @@ def write_private(path: Path, content: bytes, mode: int) -> None:
 
 
 def install_script(path: Path, script: bytes) -> Path:
-    """A program of ours at that place, whatever was there."""
+    """Install a helper script, replacing any other content."""
     if not path.is_file() or path.read_bytes() != script:
         write_private(path, script, 0o700)
     return path
 
 
 def remove_tree(path: Path) -> None:
-    """Take away a folder and all in it, as far as that can be done."""
-    import shutil  # noqa: PLC0415 - brings all kinds of archives with it, and most calls remove nothing
+    """Remove a folder with its contents; errors are ignored."""
+    import shutil  # noqa: PLC0415 - imports all archive formats, and most calls remove nothing
 
     shutil.rmtree(path, ignore_errors=True)
 
 
 @contextmanager
 def folder_for_one_call(parent: Path) -> Iterator[Path]:
-    """A new folder inside `parent`, removed at the end, however the end comes about."""
+    """Yield a new folder inside `parent` and remove it afterwards, also after an error."""
     folder = parent / f"{_FOR_ONE_CALL}{os.urandom(16).hex()}"
     folder.mkdir(mode=0o700)
     held = -1
@@ -85,9 +85,9 @@ def folder_for_one_call(parent: Path) -> Iterator[Path]:
 
 
 def remove_leftovers(parent: Path) -> None:
-    """Remove such folders of processes that were killed."""
+    """Remove folders of `folder_for_one_call` that killed processes left behind."""
     for folder in parent.glob(f"{_FOR_ONE_CALL}*"):
-        with contextlib.suppress(OSError):  # it went away meanwhile, or is still held
+        with contextlib.suppress(OSError):  # another process removed it, or still holds it
             fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,9 +1,8 @@
-"""A user name and a password, handed to one git process.
+"""Passes a user name and a password to one git process.
 
-git asks a helper program for them (askpass). The helper is a fixed script without
-any secret in it; it prints what stands in the environment of that one git process,
-and only for the address that the credentials are meant for. They are never part
-of an argument, an address or a configuration file.
+git runs a helper program (askpass) to get them. The helper is a fixed script that contains no secret. It
+prints values from the environment of that one git process, and only for the address that the credentials
+are meant for. They are never part of an argument, an address or a configuration file.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ esac
 
 
 def install_askpass(folder: Path) -> Path:
-    """The helper, in a folder that only this user may enter."""
+    """Install the helper in a folder that only this user can enter."""
     return install_script(folder / "askpass", _ASKPASS)
 
 
 def askpass_environment(helper: Path, url: RepoUrl, login: GitPassword) -> dict[str, str]:
-    """What the helper needs, for the environment of one git process."""
+    """Return the variables for one git process that the helper reads."""
     parts = urlsplit(url)
     return {
         "GIT_ASKPASS": str(helper),

@@ -1,9 +1,9 @@
-"""What opens a repository, as values.
+"""Credentials and connection settings of a repository, as values.
 
-An `RepoAccess` is read anew for each call that talks to the source (`RepoAccessReader`),
-because the Secret or file behind it may have changed; it is held no longer than
-that call. `stoker.git.auth.git_env` turns it into what one git process needs. Nothing
-here may be shown: representations leave out what is secret.
+A `RepoAccessReader` reads a `RepoAccess` again for each call that contacts the source, because the Secret or
+file behind it may have changed; no caller keeps it longer than that call. `stoker.git.auth.git_env` turns
+it into the environment of one git process. Secrets must never be shown, so the representations of these
+values omit them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from stoker.domain.secrets import Secret
 from stoker.engine.artifact_source import ArtifactCredentials
 
 TOKEN_USER = "x-access-token"  # noqa: S105 - the user name that forges expect beside a token
-_TELLING = 16  # shorter lines of a key (its frame, its last line) also stand in texts that are harmless
+_TELLING = 16  # shorter words of a key (from its BEGIN line, its last line) also occur in harmless text
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class GitSshKey(NamedTuple):
 
     key: Secret
     known_hosts: bytes | None = None
-    """None: any server is believed, which is logged on each connection."""
+    """None: any host key is accepted, and each connection logs a warning."""
 
 
 GitLogin: TypeAlias = GitPassword | GitSshKey
@@ -50,21 +50,21 @@ GitLogin: TypeAlias = GitPassword | GitSshKey
 
 @dataclass(frozen=True, slots=True)
 class RepoAccess:
-    """How one repository is reached now."""
+    """The current credentials and connection settings of one repository."""
 
     login: GitLogin | None = None
     ca: bytes | None = None
-    """Certificates in PEM form that are trusted besides the system's."""
+    """Certificates in PEM form that are trusted in addition to the system's."""
     proxy: str = field(default="", repr=False)
-    """For https; user and password in it are a secret. Empty: what the process's environment names."""
+    """Proxy for https; it may contain a user and password. Empty: use the proxy variables of the process."""
     subject: str = ""
-    """Who it is, where the login itself changes all the time, as a GitHub App's does."""
+    """A stable identity for a login that changes all the time, as the token of a GitHub App does."""
     require_known_hosts: bool = False
     refused: Callable[[], None] | None = field(default=None, compare=False, repr=False)
-    """Told that the source did not accept the login; whoever keeps such logins forgets this one."""
+    """Called when the source refuses the login, so that a cache of logins drops it."""
 
     def hidden(self) -> Iterator[str]:
-        """Everything that must stand in no message, in each form that it may take there."""
+        """Yield every secret that must not appear in a message, in each form that it may have there."""
         if isinstance(self.login, GitPassword):
             password = self.login.password.reveal()
             both = f"{self.login.username}:{password}"
@@ -79,7 +79,7 @@ RepoAccessReader: TypeAlias = Callable[[], Awaitable[RepoAccess]]
 
 
 def fixed_access(access: RepoAccess) -> RepoAccessReader:
-    """A reader for what cannot change, such as no login at all."""
+    """Return a reader for an access that cannot change, such as no login at all."""
 
     async def read() -> RepoAccess:
         return access
@@ -88,7 +88,7 @@ def fixed_access(access: RepoAccess) -> RepoAccessReader:
 
 
 def credentials_of(access: RepoAccess) -> ArtifactCredentials:
-    """The same for a registry or a bucket, which knows no ssh."""
+    """Convert to credentials for a registry or a bucket; raise for an ssh key, which they do not support."""
     if isinstance(access.login, GitSshKey):
         raise InvalidValue(
             "a registry or a bucket cannot be opened with an ssh key; use a token or a password"
@@ -100,7 +100,7 @@ def credentials_of(access: RepoAccess) -> ArtifactCredentials:
 
 
 def proxy_secrets(proxy: str) -> Iterator[str]:
-    """What must not be shown of a proxy's address."""
+    """Yield the parts of a proxy's address that must not be shown."""
     userinfo, at, _ = urlsplit(proxy if "://" in proxy else f"http://{proxy}").netloc.rpartition("@")
     _, colon, password = userinfo.partition(":")
     if at and colon:
@@ -108,11 +108,11 @@ def proxy_secrets(proxy: str) -> Iterator[str]:
 
 
 def access_identity(key: bytes, url: RepoUrl, access: RepoAccess) -> str:
-    """A name for what this access sees of this repository.
+    """Return a name for this repository as seen with this access, for the folder of its mirror.
 
-    Two users of one address never share it, nobody without `key` can compute it, and
-    it says nothing about the credential. The proxy belongs to it: another one may
-    lead to another server of the same name.
+    Two credentials for one address have different names. The name cannot be computed without `key` and
+    reveals nothing about the credential. The proxy is part of it, because through another proxy the same
+    host name may lead to another server.
     """
     digest = hmac.new(key, url.encode(), hashlib.sha256)
     for part in _access_fields(access):

@@ -1,8 +1,8 @@
-"""From an `RepoAccess` to what one git process is handed: variables, settings, files.
+"""Turns a `RepoAccess` into the variables, settings and files of one git process.
 
-Each address gets what fits it and nothing else: a password only over http, a key
-only over ssh, certificates and proxy only over http. What does not fit is refused
-by name, never left out silently. Files live as long as the call.
+Each address gets only what fits its scheme: a password only over http, a key only over ssh, certificates
+and proxy only over http. A login or proxy that does not fit raises an error that names it, and is never
+ignored silently. Files exist only during the call. `stoker.git.process.runner` calls this module.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from stoker.http_client.proxy import check_proxy
 
 
 class GitEnvironment(NamedTuple):
-    """What is added for one process, and what no message of it may show."""
+    """Variables and settings for one git process, and secrets that its messages must not show."""
 
     environment: dict[str, str]
     config: dict[str, str]
@@ -30,7 +30,7 @@ class GitEnvironment(NamedTuple):
 
 
 class CredentialHelpers:
-    """The programs that git asks, installed in a private folder."""
+    """The helper programs that git runs for credentials, installed in a private folder."""
 
     def __init__(self, home: Path) -> None:
         self.home = home
@@ -38,13 +38,13 @@ class CredentialHelpers:
 
     @property
     def intact(self) -> bool:
-        """Whether nobody has emptied the cache since."""
+        """Whether the helpers still exist; False if the cache folder was emptied."""
         return self.askpass.is_file()
 
 
 @contextmanager
 def git_credentials(helpers: CredentialHelpers, url: RepoUrl, access: RepoAccess) -> Iterator[GitEnvironment]:
-    """Everything that git needs to be let in at `url`, for as long as the context lasts."""
+    """Yield everything that git needs to log in at `url`; files are removed with the context."""
     if url.scheme == "ssh":
         with _ssh_credentials(helpers, url, access) as over_ssh:
             yield over_ssh
@@ -69,7 +69,7 @@ def _ssh_credentials(
 
     with folder_for_one_call(helpers.home) as folder:
         environment = ssh_environment(folder, url, access.login, access.require_known_hosts)
-        # As a command, because a setting in a repository's configuration would come before GIT_SSH.
+        # GIT_SSH_COMMAND, because core.sshCommand in a repository's config would override GIT_SSH.
         environment["GIT_SSH_COMMAND"] = shlex.quote(str(install_ssh(helpers.home)))
         yield GitEnvironment(environment, {}, tuple(access.hidden()))
 
@@ -85,7 +85,7 @@ def _http_credentials(helpers: CredentialHelpers, url: RepoUrl, access: RepoAcce
     if isinstance(access.login, GitPassword):
         environment |= askpass_environment(helpers.askpass, url, access.login)
     if access.ca is not None:
-        from stoker.git.auth.https_ca import write_ca_bundle  # noqa: PLC0415 - as above
+        from stoker.git.auth.https_ca import write_ca_bundle  # noqa: PLC0415 - most have no CA of their own
 
         config["http.sslCAInfo"] = str(write_ca_bundle(helpers.home, access.ca))
     if access.proxy:

@@ -1,8 +1,8 @@
-"""One request to GitHub's API, and its refusals in words.
+"""Sends a request to GitHub's API and maps error responses to messages.
 
-Used for tokens of GitHub Apps. The statement that proves who we are goes to the
-API of the repository's own host and nowhere else. A message has the status and our own
-words, never the body: whoever writes the address chooses the host that answers.
+`stoker.git.auth.github_app` uses it to get tokens. The JWT of the app is sent to the API of the
+repository's own host only. An error message contains the status and never the response body, because the
+author of the repository address chooses the host that answers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TIMEOUT = 30.0
 async def post_json(
     address: str, bearer: Secret, content: Mapping[str, object], ca: bytes | None, proxy: str
 ) -> ServiceResponse:
-    """POST with a JSON body."""
+    """Send a POST request with a JSON body."""
     headers = {
         "Accept": "application/vnd.github+json",
         "Authorization": f"Bearer {bearer.reveal()}",
@@ -39,7 +39,7 @@ async def post_json(
 
 
 def token_error(answer: ServiceResponse, who: str, api: str) -> StokerError:
-    """Why there is no token."""
+    """Return the error for a response without a token."""
     host = urlsplit(api).hostname
     status = f"(status {answer.status})"
     if answer.status in (403, 429) and answer.wait is not None:

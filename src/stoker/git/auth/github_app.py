@@ -1,12 +1,11 @@
-"""Logging in as an installed GitHub App: a short-lived token for the app's key.
+"""Logs in as an installed GitHub App: exchanges the app's key for a short-lived token.
 
-The app signs a statement of who it is (a JWT) with its private key, and GitHub
-answers with a token that opens one repository of the installation for an hour, with the
-rights that the caller needs: never the whole installation, and to write only where
-something is pushed. Tokens are kept in memory only, per app, installation, repository, rights
-*and* key: whoever names somebody else's app without having its key gets nothing. They are renewed some
-minutes before they expire, measured by GitHub's own clock and a monotonic one, so
-a machine whose time is wrong is let in too.
+The app signs a JWT with its private key, and GitHub returns a token that is valid for an hour. A token is
+limited to one repository, never the whole installation, and to the rights that the caller needs: write
+access only for a push. Tokens are cached in memory only, per app, installation, repository, rights *and*
+key, so that a user who names another user's app without its key gets no token. They are renewed some
+minutes before they expire. The expiry is measured with GitHub's clock and a monotonic clock, so that login
+also works on a machine with a wrong time.
 """
 
 from __future__ import annotations
@@ -34,12 +33,12 @@ from stoker.http_client import ServiceResponse
 
 MAX_KEPT = 256
 _BACKDATE_SECONDS = 60
-_VALID_FOR = 540  # together with the backdating the ten minutes that GitHub allows at most
+_VALID_FOR = 540  # plus the backdating: ten minutes, GitHub's maximum
 _RENEW_BEFORE = 300.0
 
 
 class TokenRights(Enum):
-    """What a token may do in its repository, as GitHub calls it."""
+    """The permissions of a token in its repository, in GitHub's terms."""
 
     READ = MappingProxyType({"contents": "read"})
     PUSH = MappingProxyType({"contents": "write"})
@@ -69,7 +68,7 @@ _TokenKey = tuple[str, int, int, str, TokenRights, bytes]
 
 
 class GitHubAppTokens:
-    """The tokens of this process."""
+    """The token cache of this process."""
 
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock = clock if clock is not None else SystemClock()
@@ -84,11 +83,11 @@ class GitHubAppTokens:
         ca: bytes | None = None,
         proxy: str = "",
     ) -> RepoAccess:
-        """What opens this one repository of the app's installation now."""
+        """Return an access with a valid token for this one repository of the installation."""
         api, repository = api_url(url), repository_name(url)
         digest = hashlib.sha256(app.key.reveal_bytes()).digest()
         kept = self._entry((api, app.app_id, app.installation_id, repository, rights, digest))
-        async with kept.lock:  # whoever comes meanwhile waits for the same token
+        async with kept.lock:  # concurrent callers wait for the same token
             if kept.token is None or self._clock.monotonic() >= kept.until:
                 scope = {"repositories": [repository], "permissions": dict(rights.value)}
                 kept.token, kept.until = await self._renewed(app, api, scope, ca, proxy)
@@ -120,7 +119,7 @@ class GitHubAppTokens:
             and answer.date is not None
             and abs(answer.date - now) > _BACKDATE_SECONDS / 2
         ):
-            # Our clock may be the reason: the statement is made again by GitHub's.
+            # Our clock may be wrong: sign the JWT again with GitHub's time.
             asked = self._clock.monotonic()
             answer = await post_json(address, _app_jwt(app, answer.date), scope, ca, proxy)
         if answer.status != 201:
@@ -129,7 +128,7 @@ class GitHubAppTokens:
 
 
 def api_url(url: RepoUrl) -> str:
-    """The API that belongs to a repository's address."""
+    """Return the API address of the host of a repository."""
     parts = urlsplit(url)
     if parts.scheme not in ("https", "http"):
         raise InvalidValue("a GitHub App logs in over https; use the https address of the repository")
@@ -142,7 +141,7 @@ def api_url(url: RepoUrl) -> str:
 
 
 def repository_name(url: RepoUrl) -> str:
-    """The name of the repository without its owner, which is the installation's."""
+    """Return the repository's name without its owner, who is the owner of the installation."""
     name = urlsplit(url).path.rstrip("/").rpartition("/")[2].removesuffix(".git")
     if not name:
         raise InvalidValue("the address of a GitHub App's repository names no repository")
@@ -150,13 +149,13 @@ def repository_name(url: RepoUrl) -> str:
 
 
 def _forget_token(kept: _CachedToken, token: Secret) -> None:
-    """Unless somebody has renewed it meanwhile."""
+    """Drop a refused token, unless another caller has already renewed it."""
     if kept.token is token:
         kept.token = None
 
 
 def _app_jwt(app: GitHubApp, now: float) -> Secret:
-    """Who we are, signed (RS256)."""
+    """Return the app's JWT, signed with RS256."""
     from cryptography.hazmat.primitives import hashes, serialization  # noqa: PLC0415 - few log in this way
     from cryptography.hazmat.primitives.asymmetric import padding, rsa  # noqa: PLC0415
 
@@ -181,7 +180,7 @@ def _base64url(raw: bytes) -> bytes:
 
 
 def _parse_token(answer: ServiceResponse, app: GitHubApp, asked: float) -> tuple[Secret, float]:
-    """The token and the monotonic time at which it is to be renewed."""
+    """Return the token and the monotonic time at which to renew it."""
     try:
         content = json.loads(answer.body)
         token, expires = Secret(content["token"]), datetime.fromisoformat(content["expires_at"]).timestamp()

@@ -1,9 +1,8 @@
-"""Certificates that are trusted for https besides the system's.
+"""Certificates that git trusts for https in addition to the system's.
 
-An organisation's own authority is added to the system's roots, not put in their
-place: the same resource then works for the server inside and, when the repository
-moves, for a public forge. git takes one file, so both are written into one; it is
-named after its content and used again.
+An organisation's own CA is added to the system's roots and does not replace them, so that the same
+resource works with an internal server and, after the repository moves, with a public forge. git accepts
+one file, so both are written into one bundle, which is named after its content and reused.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _SYSTEM = (
 
 
 def write_ca_bundle(folder: Path, ca: bytes) -> Path:
-    """A file with the system's roots and these."""
+    """Write a bundle of the system's roots and these certificates, and return its path."""
     given = extract_certificates(ca)
     system = _system_file()
     stamp = b"" if system is None else f"{system} {system.stat().st_mtime_ns}".encode()

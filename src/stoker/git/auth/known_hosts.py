@@ -1,10 +1,10 @@
-"""A known_hosts file, read as ssh reads it: which lines are about a server.
+"""Parses a known_hosts file as ssh does, and selects the lines for a server.
 
-ssh itself decides whether to trust a server. It gets the lines for it under the server's name
-without the port (`lines_for`), because ssh compares a host certificate with the name that it
-looks up, and no certificate names a port. The keys are also listed in the sentence for
-a server that is not trusted. Names may be plain, patterns, negated or hashed; a port other
-than 22 makes `[host]:port`. Pure.
+ssh itself decides whether to trust a server. It gets the matching lines under the server's name without
+the port (`lines_for`), because ssh compares a host certificate with the name that it looks up, and no
+certificate names a port. The error message for an untrusted server also lists the keys. Names may be
+plain, patterns, negated or hashed; with a port other than 22 the name is `[host]:port`. This module does
+no I/O.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class HostKey(NamedTuple):
 
 
 def host_and_port(url: RepoUrl) -> tuple[str, int]:
-    """The server of an ssh address."""
+    """Return the server of an ssh address."""
     short = _SHORT.match(url)
     if short is not None:
         return short[1].strip("[]").lower(), 22
@@ -48,16 +48,16 @@ def host_and_port(url: RepoUrl) -> tuple[str, int]:
 
 
 def known_hosts_name(url: RepoUrl) -> str:
-    """The same as known_hosts names it."""
+    """Return the server of an ssh address as known_hosts names it."""
     host, port = host_and_port(url)
     return host if port == 22 else f"[{host}]:{port}"
 
 
 def lines_for(known_hosts: bytes, host: str, port: int) -> bytes:
-    """The lines about one server, under its name without the port.
+    """Return the lines for one server, under its name without the port.
 
-    As ssh does it: lines for `host` count on another port where none names `[host]:port`. Revoked
-    keys of both stay revoked.
+    As in ssh, lines for `host` apply to another port if no line names `[host]:port`. Keys that are revoked
+    under either name stay revoked.
     """
     if port == 22:
         return known_hosts
@@ -72,7 +72,7 @@ def lines_for(known_hosts: bytes, host: str, port: int) -> bytes:
 
 
 def known_keys(known_hosts: bytes, host: str) -> Iterator[HostKey]:
-    """The keys that are known for a host."""
+    """Yield the keys that are known for a host."""
     for line in _lines(known_hosts, host):
         try:
             blob = base64.b64decode(line.key, validate=True)
@@ -82,7 +82,7 @@ def known_keys(known_hosts: bytes, host: str) -> Iterator[HostKey]:
 
 
 def offered_key(said: str) -> HostKey | None:
-    """The key that the server came with, as ssh told it."""
+    """Return the key that the server presented, from ssh's debug output."""
     found = _OFFERED.search(said)
     return HostKey(found[1], found[2]) if found else None
 
@@ -130,7 +130,7 @@ def _is_hash_of(field: str, host: str) -> bool:
 
 
 def _matches_pattern(pattern: str, host: str) -> bool:
-    """`*` and `?` as ssh means them; in a time that no pattern can make grow out of hand."""
+    """Match `*` and `?` as ssh does, in polynomial time: no pattern can cause exponential backtracking."""
     at = place = 0
     star = after = -1
     while place < len(host):

@@ -1,9 +1,9 @@
-"""The address of a repository's server: checked before git starts, and told to git.
+"""Checks the address of a repository's server before git starts, and pins git to it.
 
-git and ssh resolve names by themselves, and could get another answer than the one that was
-checked (DNS rebinding). So they are told the checked address: git by `http.curloptResolve`
-(git 2.37; an older one ignores it and resolves again), ssh by `HostName`. Where the process
-does not enforce a policy (`stoker.http_client.egress`) nothing is resolved here.
+git and ssh resolve names themselves and could get another address than the checked one (DNS rebinding). So
+they get the checked address: git with `http.curloptResolve` (git 2.37; an older git ignores it and resolves
+again), ssh with `HostName`. If the process enforces no egress policy (`stoker.http_client.egress`), this
+module resolves nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from stoker.http_client.proxy import chosen_proxy
 
 
 class PinnedAddress(NamedTuple):
-    """What is added for one git process."""
+    """Settings and variables that pin one git process to a checked address."""
 
     config: dict[str, str]
     environment: dict[str, str]
@@ -32,7 +32,7 @@ NO_PIN = PinnedAddress({}, {})
 
 
 async def pin_address(url: RepoUrl, access: RepoAccess) -> PinnedAddress:
-    """Raise if the server of `url` may not be connected to."""
+    """Return the pin for the server of `url`; raise if the egress policy forbids the connection."""
     if egress.current_egress_policy() is None or url.scheme not in ("http", "https", "ssh"):
         return NO_PIN
     try:
@@ -48,7 +48,7 @@ async def pin_address(url: RepoUrl, access: RepoAccess) -> PinnedAddress:
 async def _pin_http(url: RepoUrl, access: RepoAccess) -> PinnedAddress:
     host, port = egress.host_and_port(url)
     proxy = chosen_proxy(url, access.proxy)
-    if proxy is not None:  # which resolves the name where it stands
+    if proxy is not None:  # the proxy resolves the host name itself
         egress.check_host_name(host)
         if not access.proxy:
             return NO_PIN
@@ -62,7 +62,7 @@ async def _pin_http(url: RepoUrl, access: RepoAccess) -> PinnedAddress:
 
 
 _PROXY_PORT = 1080
-"""Where git (libcurl) looks for a proxy without a port, also for one of http."""
+"""The port that git (libcurl) uses for a proxy without a port, even for an http proxy."""
 
 
 async def _pin_ssh(url: RepoUrl) -> PinnedAddress:

@@ -1,12 +1,11 @@
-"""ssh for one git process: a key file, the keys of known servers, fixed options.
+"""Sets up ssh for one git process: a key file, known_hosts, fixed options.
 
-git is given a small script as its ssh. The script holds every option and no value
-of anybody; it changes into a private folder of this one call, in which key and
-known_hosts lie under fixed names, so that no path or word of an address is ever
-read as an option, a pattern or a command. Neither the user's nor the machine's
-ssh configuration is read, no agent is asked, and nothing is forwarded.
+git runs a small script as its ssh command. The script contains every option and no user-supplied value. It
+changes into the private folder of this call, where the key and known_hosts have fixed names, so that ssh
+never reads a path or a part of an address as an option, a pattern or a command. ssh reads neither the
+user's nor the machine's configuration, uses no agent and forwards nothing.
 
-The key is checked before anything connects: ssh would only say "invalid format".
+The key is validated before any connection, because ssh would only report "invalid format".
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ MAX_KEY_BYTES = 64 * 1024
 
 _OPTIONS = (
     "BatchMode=yes",
-    "LogLevel=DEBUG1",  # below it ssh does not say which key a server came with
+    "LogLevel=DEBUG1",  # needed to learn which key the server presented
     "IdentityFile=key",
     "IdentitiesOnly=yes",
     "IdentityAgent=none",
@@ -58,12 +57,12 @@ _OPTIONS = (
     "ForwardAgent=no",
     "ForwardX11=no",
     "RequestTTY=no",
-    # A peer that dies must not hold us: half a minute to connect, a minute of silence later on.
+    # A dead server must not block git: 30 s to connect, then 60 s without an answer.
     "ConnectTimeout=30",
     "ServerAliveInterval=15",
     "ServerAliveCountMax=4",
 )
-# Only ssh itself is told the name of a user without one; git and the shell need none.
+# Only ssh itself gets LD_PRELOAD for the user name (`stoker.git.process.passwd`); git and sh need none.
 _SCRIPT = (
     '#!/bin/sh\ncd "$STOKER_SSH_FOLDER" || exit 255\n'
     'if [ -n "$STOKER_SSH_PRELOAD" ]; then LD_PRELOAD=$STOKER_SSH_PRELOAD; export LD_PRELOAD; fi\n'
@@ -87,14 +86,14 @@ _SSH_DEBUG_LINE = re.compile(
 
 
 def install_ssh(folder: Path) -> Path:
-    """The script that git runs as ssh, in a folder that only this user may enter."""
+    """Install the script that git runs as ssh, in a folder that only this user can enter."""
     return install_script(folder / "ssh", _SCRIPT)
 
 
 def ssh_environment(
     folder: Path, url: RepoUrl, login: GitSshKey, require_known_hosts: bool
 ) -> dict[str, str]:
-    """Put key and known_hosts into the folder of this call; what the script needs to find them."""
+    """Write key and known_hosts into the folder of this call; return the variables for the script."""
     _require_user()
     if login.known_hosts is None and require_known_hosts:
         raise HostKeyNotTrusted(
@@ -122,7 +121,7 @@ def ssh_environment(
 
 
 def repair_key(key: Secret) -> bytes:
-    """A private key as ssh reads it; line ends of Windows and a missing last one are mended."""
+    """Return a private key as ssh reads it, with Windows line ends and a missing last line end fixed."""
     raw = key.reveal_bytes()
     if len(raw) > MAX_KEY_BYTES:
         raise InvalidValue(f"the ssh key is larger than {MAX_KEY_BYTES} bytes")
@@ -140,12 +139,12 @@ def repair_key(key: Secret) -> bytes:
 
 
 def strip_ssh_debug(said: str) -> str:
-    """What ssh and git complained about, without ssh's account of how it connected."""
+    """Return the errors of ssh and git without ssh's debug output."""
     return _SSH_DEBUG_LINE.sub("", said)
 
 
 def host_key_error(said: str, url: RepoUrl, login: GitSshKey) -> HostKeyNotTrusted:
-    """Why the server was not believed: what is known of it, and what it came with."""
+    """Return the error for an untrusted host key: the known keys and the key that the server presented."""
     name, port = host_and_port(url)
     host = known_hosts_name(url)
     lines = lines_for(_repair_known_hosts(login.known_hosts or b""), name, port)
@@ -168,7 +167,7 @@ def _is_encrypted(kind: bytes, body: bytes) -> bool:
     try:
         raw = base64.b64decode(body)
     except binascii.Error:
-        return False  # ssh will say so
+        return False  # ssh reports the malformed key
     head = b"openssh-key-v1\0"
     length = int.from_bytes(raw[len(head) : len(head) + 4], "big")
     return raw.startswith(head) and raw[len(head) + 4 :][:length] != b"none"
@@ -181,7 +180,7 @@ def _repair_known_hosts(known_hosts: bytes) -> bytes:
 
 
 def _require_user() -> None:
-    """ssh ends with "No user exists for uid" before it reads any option."""
+    """Raise if the user id has no name: ssh would fail with "No user exists for uid"."""
     if not has_ssh_user():
         raise Misconfigured(
             f"ssh refuses to run for user id {os.getuid()}, which has no entry in /etc/passwd; "

@@ -1,14 +1,13 @@
-"""One branch of a repository elsewhere, written to without a worktree.
+"""Writes commits to one branch of a remote repository, without a worktree.
 
-    refresh → what is there now          commit → build on it → push → the branch is what we built
-                                                    ↑            ↓ somebody was faster
-                                                    └── fetch ───┘
+    refresh → the current tip          commit → build on the tip → push → the branch has the new commits
+                                                    ↑               ↓ another push came first
+                                                    └─── fetch ─────┘
 
-A push names the commit that it expects to find, so nobody's commits are lost; if the
-branch has moved on, the same commits are built again on what is there. Whatever fails,
-nothing is half done: the branch has all of a call's commits or none, and the same call
-can be made again. When it is not known whether a push arrived, the server is asked
-before anything is built, so that no commit is made twice.
+A push names the commit that it expects as the tip, so no commit of others is lost. If the branch has moved,
+the same commits are built again on the new tip. A call is atomic: the branch has all of its commits or none,
+and after any failure the same call can be repeated. If the result of a push is unknown (a timeout), the next
+call asks the server before it builds anything, so that no commit is made twice.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ T = TypeVar("T")
 MAX_REPLAYS = 10
 MAX_READ_BYTES = 64 << 20
 MAX_HISTORY_DEPTH = 10_000
-"""Commits among which a push of unknown outcome is looked for."""
+"""Number of commits in which to search for a push of unknown result."""
 
 _MAX_OPEN = 20
 _PAUSE, _MAX_PAUSE = 0.05, 2.0
@@ -52,16 +51,16 @@ _NOTHING_PUSHED = PushResult(None, (), 0, 0)
 
 @dataclass(frozen=True, slots=True)
 class _PushAttempt:
-    """A push that the server has not answered: it may be there, may still come, or never will."""
+    """A push of unknown result: it may have arrived, may still arrive, or may be lost."""
 
     asked: tuple[NewCommit, ...]
     base: CommitId | None
     outcome: PushResult
-    """What became of what was asked, if it is there."""
+    """The result of the call if this push has arrived."""
 
 
 class RemoteBranch:
-    """One branch; its calls follow one another, whoever makes them."""
+    """One branch; concurrent calls run one after another."""
 
     def __init__(
         self,
@@ -80,25 +79,25 @@ class RemoteBranch:
         self._tracker = BranchTracker(remote, cache, self._ref, self._clock, limits)
         self._mirror = self._tracker.mirror
         self._open: list[_PushAttempt] = []
-        self._arrived: _PushAttempt | None = None  # in a call that failed later, or was not told so
+        self._arrived: _PushAttempt | None = None  # found on the server after its own call had failed
 
     async def refresh(self) -> CommitId | None:
-        """The branch's commit now; None if there is no such branch, perhaps because there is nothing yet."""
+        """Fetch the branch and return its commit; None if it does not exist, as in an empty repository."""
         async with self._held():
             return (await self._tracker.follow()).tip
 
     async def listed(self, folder: str = "") -> dict[str, BlobId]:
-        """The regular files below a folder in the commit that we know."""
+        """Return the regular files below a folder in the last known commit."""
         async with self._held():
             return await self._mended(lambda known: self._list(known, RelPath.clean(folder)))
 
     async def read(self, paths: Collection[str]) -> dict[str, bytes]:
-        """The contents of those of the paths that are regular files in that commit."""
+        """Return the contents of those of the paths that are regular files in the last known commit."""
         async with self._held():
             return await self._mended(lambda known: self._read(known, paths))
 
     async def commit(self, commits: Sequence[NewCommit]) -> PushResult:
-        """Have these on the branch, in this order, on top of whatever is there; all of them or none."""
+        """Push these commits, in this order, on top of the current tip; all of them or none."""
         async with self._held():
             asked = tuple(commits)
             for replays in range(MAX_REPLAYS + 1):
@@ -111,7 +110,7 @@ class RemoteBranch:
                 if draft.commits:
                     why_not = await self._push(draft, _PushAttempt(asked, draft.base, outcome))
                 if why_not is None:
-                    if outcome.commits:  # the branch has moved: whatever was under way comes too late
+                    if outcome.commits:  # the branch moved: pending pushes can no longer succeed
                         self._open, self._arrived = [], None
                     return outcome
             raise PushBehind(
@@ -126,9 +125,10 @@ class RemoteBranch:
                 yield
 
     async def _catch_up(self, replays: int) -> None:
-        """Have what is there now, if it may be something else than we believe.
+        """Fetch the branch if it may have moved.
 
-        At once the first time; then those who are in each other's way take turns by chance.
+        The first replay starts at once. Later replays wait a random time, so that competing writers do not
+        collide again.
         """
         if replays > 1:
             longest = min(_PAUSE * 2**replays, _MAX_PAUSE)
@@ -137,12 +137,12 @@ class RemoteBranch:
             await self._tracker.follow()
 
     async def _settled(self, asked: tuple[NewCommit, ...]) -> tuple[PushResult, tuple[NewCommit, ...]]:
-        """What earlier pushes have brought of what is asked, and what is left of it."""
+        """Return the result of an earlier push of these commits, and the commits that are still to push."""
         if self._open:
             tip = (await self._tracker.known()).tip
             history = await self._history(tip)
             self._arrived = next((it for it in self._open if it.outcome.tip in history), self._arrived)
-            # One that expects another commit than is there comes too late; the others may still come.
+            # A pending push that expects another tip can no longer succeed; the others may still arrive.
             self._open = [it for it in self._open if it.base == tip]
         same = _common_prefix_length(self._arrived.asked, asked) if self._arrived is not None else 0
         if self._arrived is None or not same:
@@ -150,7 +150,7 @@ class RemoteBranch:
         return self._arrived.outcome, asked[same:]
 
     async def _history(self, tip: CommitId | None) -> Collection[str]:
-        """The commits that lead to what is there."""
+        """Return the latest commits in the history of the tip."""
         if tip is None:
             return ()
         said = await self._remote.runner.run(
@@ -159,7 +159,7 @@ class RemoteBranch:
         return said.decode().split()
 
     async def _mended(self, work: Callable[[TrackedBranch], Awaitable[T]]) -> T:
-        """The work on what we know; a mirror in which something is missing is built anew, once."""
+        """Run `work` on the tracked branch; if the mirror is damaged, rebuild it once and run again."""
         known = await self._tracker.known()
         try:
             return await work(known)
@@ -188,9 +188,9 @@ class RemoteBranch:
         return {path: contents[version.blob] for path, version in found.items()}
 
     async def _push(self, draft: CommitDraft, attempt: _PushAttempt) -> StokerError | None:
-        """None if they are there now, else why they must be built anew."""
+        """Push; return None on success, else the error because of which the commits must be rebuilt."""
         before = self._open
-        self._open = [attempt, *before][:_MAX_OPEN]  # until the server has said what became of it
+        self._open = [attempt, *before][:_MAX_OPEN]  # until its result is known
         try:
             await push(self._remote, self._mirror.path, self._ref, draft.base, draft.commits[-1])
         except StokerError as error:
@@ -226,7 +226,7 @@ def _add_draft(before: PushResult, draft: CommitDraft, replays: int) -> PushResu
 
 
 def _common_prefix_length(before: Sequence[NewCommit], now: Sequence[NewCommit]) -> int:
-    """How many of the first are the same."""
+    """Return the number of leading commits that are equal."""
     for number, (one, other) in enumerate(zip(before, now, strict=False)):
         if one != other:
             return number

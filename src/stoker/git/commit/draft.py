@@ -1,9 +1,9 @@
-"""New commits on top of a tip, built as objects of a repository and not yet known to any ref.
+"""Builds new commits on top of a tip as objects of the mirror, without changing any ref.
 
-It stands between `stoker.git.commit.branch`, which knows the tip, and the push. Trees come
-first, in a worker thread, because they need nothing but the edits; then the commits,
-one after the other, because each names the one before and may have to be signed. A
-commit whose edits change nothing any more is not made.
+`stoker.git.commit.branch` knows the tip, drafts commits here and then pushes them. The drafter builds the
+trees first, in a worker thread, because they need only the edits. Then it builds the commits one after
+another, because each names its parent and may have to be signed. It omits a commit whose edits change
+nothing.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from stoker.git.process.pipe import run_in_worker
 
 @dataclass(frozen=True, slots=True)
 class CommitDraft:
-    """Commits that are to be pushed."""
+    """Commits that are ready to be pushed."""
 
     base: CommitId | None
     commits: tuple[CommitId, ...]
     root: TreeFolder
-    """The tree of the last one."""
+    """The tree of the last commit."""
     bytes: int
     refused: tuple[PathNote, ...]
 
@@ -38,7 +38,7 @@ class CommitDraft:
 
 
 class CommitDrafter:
-    """Builds on what is known of a branch; its tree becomes that of the draft."""
+    """Builds commits on a tracked branch; it edits the branch's tree in place."""
 
     def __init__(self, mirror: Mirror, known: TrackedBranch, digits: int) -> None:
         self._mirror = mirror
@@ -50,11 +50,11 @@ class CommitDrafter:
         self._refused: list[PathNote] = []
 
     async def edit(self, commits: Sequence[NewCommit]) -> None:
-        """Make the trees."""
+        """Build the trees."""
         await run_in_worker(lambda: self._edit(commits), self._mirror.objects.abort)
 
     async def finish(self, signer: CommitSigner | None) -> CommitDraft:
-        """Make the commits, and have all of it on disk."""
+        """Build the commits and write all objects to disk."""
         made: list[CommitId] = []
         for commit, tree in self._trees:
             raw = commit_object(tree, made[-1] if made else self._tip, commit)

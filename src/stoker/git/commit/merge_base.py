@@ -1,11 +1,10 @@
-"""Where two lines of commits parted.
+"""Finds the merge base of two commits.
 
-For a branch of our own that has to be brought up to the ref it is proposed to: what it
-has of its own is what differs from there. Mirrors hold no history, so the commits
-(without contents) are fetched into a repository of their own, which is thrown away. A
-commit that both lines have is the answer only if all that came after it is known: where
-they met once more behind the end of what was fetched, an older one would count what
-others changed since as the branch's own, and merging it would take their work back.
+`stoker.git.commit.proposal_branch` needs it to update a proposal branch to its ref: the branch's own
+changes are its differences from the merge base. Mirrors hold no history, so the commits (without contents)
+are fetched into a temporary repository. A common commit counts only if all history after it is known. If
+the two lines met again beyond the end of a shallow fetch, an older common commit would count changes of
+others since then as the branch's own, and merging them would revert work of others.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _WHERE = ("--no-replace-objects", "merge-base")
 async def merge_base(
     remote: Remote, one: CommitId, one_ref: GitRef, other: CommitId, other_ref: GitRef
 ) -> CommitId | None:
-    """The latest commit that is in the history of both; None: there is none, or nobody can say."""
+    """Return the latest common ancestor; None if there is none or the history is not available."""
     try:
         async with asyncio.timeout(MAX_SECONDS):
             with temporary_folder(remote.runner) as folder:
@@ -39,7 +38,7 @@ async def merge_base(
                         fork = CommitId(said.decode().split()[0])
                         if await is_cut_off(remote.runner, history, [one, other, f"^{fork}"]):
                             continue
-                    except GitFailed:  # it says nothing and ends with 1 where there is none
+                    except GitFailed:  # git exits with 1 and no output if there is no merge base
                         continue
                     return fork
     except TimeoutError:

@@ -1,9 +1,8 @@
-"""New objects, written as one pack that git can read.
+"""Writes new objects as one pack that git can read.
 
-By ourselves: for a commit of one file git's own importer takes three times as long to
-start, read the trees and write the same, and it cannot sign. The pack and its index
-appear whole, under the name that git would give them. They need not survive a power
-cut: what they hold was pushed, or is pushed again.
+It does not use `git fast-import`, which takes three times as long for a commit of one file (to start, read
+the trees and write) and cannot sign. The pack and its index appear atomically, under the names that git
+would use. They need not survive a power loss: their content was pushed, or will be built and pushed again.
 """
 
 from __future__ import annotations
@@ -22,27 +21,27 @@ from stoker.git.errors import GitFailed
 GitObjectKind = Literal["commit", "tree", "blob"]
 
 MAX_BYTES = 1 << 30
-"""Of one pack; the short form of an index ends at two gigabytes."""
+"""Maximum size of one pack; the 4-byte offsets of an index reach only 2 GiB."""
 
 _TYPES: dict[GitObjectKind, int] = {"commit": 1, "tree": 2, "blob": 3}
 _VERSION = 2
 
 
 class PackBuilder:
-    """Objects on their way into one repository."""
+    """Collects objects and writes them as one pack into one repository."""
 
     def __init__(self, repository: Path, digits: int) -> None:
-        """`digits` is the length of an id there."""
+        """Create an empty pack; `digits` is the length of an id in the repository."""
         self._folder = repository / "objects/pack"
-        # SHA-1 here names git objects; nothing is trusted because of it.
+        # SHA-1 only names git objects here; no trust depends on it.
         self._hash = hashlib.sha1 if digits == 40 else hashlib.sha256
         self._at: dict[bytes, tuple[int, int]] = {}
         self._parts: list[bytes] = []
-        self.bytes = 12  # of its head
+        self.bytes = 12  # the pack header
         self.id_bytes = digits // 2
 
     def add(self, kind: GitObjectKind, content: bytes, level: int = -1) -> bytes:
-        """The id of an object, which is in the pack from now on; `level` is how much it is compressed."""
+        """Add an object to the pack and return its id; `level` is the zlib compression level."""
         id_ = self.id_of(kind, content)
         if id_ not in self._at:
             entry = _object_header(_TYPES[kind], len(content)) + zlib.compress(content, level)
@@ -59,7 +58,7 @@ class PackBuilder:
         return digest.digest()
 
     def write(self) -> int:
-        """Put it into the repository; how many bytes it has."""
+        """Write the pack and its index into the repository; return the pack's size in bytes."""
         head = b"PACK" + struct.pack(">II", _VERSION, len(self._at))
         digest = self._hash(head, usedforsecurity=False)
         for part in self._parts:
@@ -68,7 +67,7 @@ class PackBuilder:
         place = self._folder / f"pack-{checksum.hex()}"
         try:
             reach_failpoint("pack.write.before")
-            # The index last: git does not see a pack without one.
+            # Write the index last: git ignores a pack without an index.
             _write_file(place.with_suffix(".pack"), (head, *self._parts, checksum))
             _write_file(place.with_suffix(".idx"), (self._index(checksum),))
             reach_failpoint("pack.write.after")
@@ -99,7 +98,7 @@ class PackBuilder:
 
 
 def _write_file(path: Path, parts: Iterable[bytes]) -> None:
-    """As a whole; what a killed process leaves has a name that is taken away."""
+    """Write a file atomically; the mirror's repair removes the `tmp_` file of a killed process."""
     beside = path.with_name(f"tmp_{secrets.token_hex(8)}")
     try:
         with beside.open("xb") as file:
@@ -112,7 +111,7 @@ def _write_file(path: Path, parts: Iterable[bytes]) -> None:
 
 
 def _object_header(type_: int, size: int) -> bytes:
-    """Type and size, seven bits to a byte, the first with four."""
+    """Encode type and size: four size bits in the first byte, seven in each further byte."""
     byte, size = type_ << 4 | size & 15, size >> 4
     head = bytearray()
     while size:

@@ -1,16 +1,16 @@
-"""A branch of our own that proposes changes to a ref which others write.
+"""Writes Stoker's own branches, which propose changes to a ref that others write.
 
-    look → where the ref and the branch are now
-    files, contents → what a commit has at some paths
-    propose → one commit on the branch, and a push that expects what was looked at
+    look → the current commits of the ref and of the branch
+    files, contents → the files of a commit at some paths
+    propose → one commit on the branch, and a push that expects the commits that `look` found
 
-A branch that is not there begins at the ref's commit; one that is there is built on.
-One that is begun `anew`, because what it proposed was decided, gets the ref's tree, and
-what stood on it stays as a second parent: nothing is ever pushed by force, and no
-commit of anybody is lost. One that is brought `up` to the ref gets the ref's tree with
-what the branch has of its own, and the ref's commit as a second parent. A commit in
-which nothing is left to change is not made, so the same call can be made again after any
-failure. Nobody else's branch is touched.
+A new branch starts at the ref's commit. An existing branch gets the commit on top.
+With `anew`, after the earlier proposal was merged or closed, the branch restarts from the ref's tree, and
+its old tip becomes a second parent. So there is never a forced push, and no commit is lost.
+With `up`, the branch is updated to the ref: it gets the ref's tree plus the branch's own changes, and the
+ref's commit as a second parent.
+A commit that would change nothing is not made, so that the same call can be repeated after any failure.
+This module never writes to a branch of others.
 """
 
 from __future__ import annotations
@@ -46,53 +46,53 @@ _LIMITS = FetchLimits(fetch=1 << 30, mirror=1 << 30, left_out="blob:none")
 
 @dataclass(frozen=True, slots=True)
 class ProposalBase:
-    """Where everything is."""
+    """The current commits of the followed ref and of the proposal branch."""
 
     tip: CommitId
-    """Of the ref that is followed."""
+    """The commit of the followed ref."""
     followed: str
-    """The branch that the ref is; empty for a tag or an id, into which nothing can be merged."""
+    """The name of the branch that the ref is; empty for a tag or an id, into which nothing can be merged."""
     branch: CommitId | None
-    """Of our branch; None: it is not there."""
+    """The commit of the proposal branch; None if the branch does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class PushedProposal:
-    """Our branch after a push."""
+    """The proposal branch after a push."""
 
     tip: CommitId | None
-    """None: there was nothing to propose, and it is not there."""
+    """None: there was nothing to propose, and the branch does not exist."""
     made: bool
-    """Whether it took a commit."""
+    """Whether a commit was made and pushed."""
     refused: tuple[PathNote, ...] = ()
-    """Edits that could not be made because something else is in their way."""
+    """Edits that were not made because a foreign file or folder is in the way."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProposalChanges:
-    """What a branch has that its ref had not when they parted."""
+    """The branch's own changes since the merge base with its ref."""
 
     fork: CommitId
     changes: tuple[TreeChange, ...]
 
 
 class MergedFile(NamedTuple):
-    """A file that was made of two, and that no commit has yet."""
+    """A new file content, merged from two versions, that is in no commit yet."""
 
     content: bytes
     executable: bool = False
 
 
 ProposedFiles = Mapping[str, FileVersion | MergedFile | None]
-"""What a branch keeps when it is brought up to its ref; None: it shall be gone."""
+"""The branch's own files when it is updated to its ref; None deletes a file."""
 
 
 class ProposalBlocked(Retry):
-    """The ref has something else in the place of what the branch has; nothing was pushed."""
+    """A file or folder of the ref is in the way of the branch's own file; nothing was pushed."""
 
 
 class ProposalBranches:
-    """The branches that we have in one repository beside one ref."""
+    """The proposal branches of one repository for one followed ref."""
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class ProposalBranches:
 
     @asynccontextmanager
     async def held(self) -> AsyncIterator[None]:
-        """For one caller at a time; everything else here is for while it is held."""
+        """Lock the mirror for one caller; call all other methods inside this context."""
         with translate_write_errors():
             async with self._mirror.held():
                 yield
@@ -120,7 +120,7 @@ class ProposalBranches:
             await run_in_worker(lambda: clean_cache(self._cache, now), lambda: None)
 
     async def look(self, branch: str) -> ProposalBase:
-        """Ask the server, and have both commits here."""
+        """Resolve the ref and the branch on the server, and fetch both commits."""
         ours = GitRef(f"{HEADS}{branch}")
         name, tip, there = await locate_ref(self._remote, self._followed, ours)
         self._mirror.ready(len(tip))
@@ -130,25 +130,25 @@ class ProposalBranches:
         return ProposalBase(tip, name.removeprefix(HEADS) if name.startswith(HEADS) else "", there)
 
     async def files(self, commit: CommitId, paths: Collection[str]) -> dict[str, BlobId]:
-        """Those of the paths that are regular files in a commit."""
+        """Return those of the paths that are regular files in a commit."""
         return {path: version.blob for path, version in (await self.versions(commit, paths)).items()}
 
     async def versions(self, commit: CommitId, paths: Collection[str]) -> dict[str, FileVersion]:
-        """The same with their modes."""
+        """Return the same as `files`, with modes."""
         return await git_tree.look_up_files(self._remote.runner, self._mirror.path, commit, paths)
 
     async def raw(self, commit: CommitId) -> bytes:
-        """A commit that was looked at, as git keeps it."""
+        """Return a commit that `look` fetched, as git stores it."""
         return await self._mirror.objects.commit(commit)
 
     async def contents(self, blobs: Collection[BlobId]) -> dict[BlobId, bytes]:
-        """What stands under these ids; raises where the server does not give one out."""
+        """Return the contents of these blobs, fetching missing ones; raise if the server refuses one."""
         wanted = list(dict.fromkeys(blobs))
         await self._mirror.complete(wanted)
         return await run_in_worker(lambda: self._contents(wanted), self._mirror.objects.abort)
 
     async def differing(self, ground: ProposalBase) -> frozenset[str] | None:
-        """What the branch has otherwise than the ref, by whoever's doing; None where that cannot be told."""
+        """Return the paths in which branch and ref differ, whichever side changed them; None if unknown."""
         if ground.branch is None:
             return frozenset()
         runner, path = self._remote.runner, self._mirror.path
@@ -156,7 +156,10 @@ class ProposalBranches:
         return None if changes is None else frozenset(change.path for change in changes)
 
     async def own(self, branch: str, ground: ProposalBase) -> ProposalChanges | None:
-        """What the branch has of its own; None where that cannot be told by regular files."""
+        """Return the branch's own changes.
+
+        None if there is no merge base, or the changes are not all regular files.
+        """
         if ground.branch is None:
             return None
         ours = GitRef(f"{HEADS}{branch}")
@@ -177,7 +180,7 @@ class ProposalBranches:
         anew: bool = False,
         up: ProposedFiles | None = None,
     ) -> PushedProposal:
-        """The commit on the branch, if that is still where it was looked at; else raises `PushBehind`."""
+        """Push the commit to the branch; raise `PushBehind` if the branch moved since `look`."""
         below = ground.tip if anew or ground.branch is None else ground.branch
         second = ground.branch if anew and ground.branch not in (None, below) else None
         if up is not None:
@@ -199,7 +202,7 @@ class ProposalBranches:
                 f"branch {branch} cannot be brought up to its ref: {sorted(lost)[0]} is in the way"
             )
         known = second if anew else None
-        if tree is None and up is not None:  # what the branch had was taken back, all of it
+        if tree is None and up is not None:  # none of the branch's own changes is left
             tree, known = await self._tree(ground.tip), ground.branch
         if tree is None or (known is not None and tree == await self._tree(known)):
             return PushedProposal(ground.branch, False, refused)
@@ -209,7 +212,7 @@ class ProposalBranches:
         return PushedProposal(made, True, refused)
 
     def discard(self) -> None:
-        """Forget all of it, because something in it cannot be read; the next look has it anew."""
+        """Remove the mirror, because something in it cannot be read; the next `look` rebuilds it."""
         self._mirror.discard()
 
     async def _tree(self, commit: CommitId) -> str:

@@ -1,18 +1,18 @@
-"""One push of one branch, and what the server's answer means.
+"""Pushes one branch once, and maps the server's answer to an error.
 
     StokerError
-    ├── Stalled ── SourceAuthFailed     AuthFailed: it does not let us in, or lets us only read
-    ├── Stalled ── PushDeclined         a protected branch, a rule, a hook
-    ├── Stalled ── PushTooLarge         more than it takes
-    ├── Retry ──── PushBehind           the branch is not what we believed; nothing was changed there
-    ├── Retry ──── PushFailed           it could not store what it got
-    ├── Retry ──── SourceUnreachable    NetworkError: it does not answer, or is not there
-    └── Retry ──── GitFailed            git itself failed here, or was killed
+    ├── Stalled ── SourceAuthFailed     AuthFailed: no access, or read access only
+    ├── Stalled ── PushDeclined         a protected branch, a rule or a hook rejects the push
+    ├── Stalled ── PushTooLarge         the push is larger than the server allows
+    ├── Retry ──── PushBehind           the branch is not at the expected commit; nothing was changed
+    ├── Retry ──── PushFailed           the server could not store the objects
+    ├── Retry ──── SourceUnreachable    NetworkError: the server does not answer or does not exist
+    └── Retry ──── GitFailed            git failed locally, or was killed
 
-A push says which commit it expects to find, so a branch is changed only if it is what
-we built on, and nobody's commits are ever lost. Only some answers say for sure that
-it did not get there (`is_final`); after any other the server must be asked. As in
-`stoker.git.errors`, which knows the words of fetching, nobody else looks at git's words.
+A push names the expected commit (`--force-with-lease`), so a branch changes only if it is still at the
+commit that we built on, and no commit of others is ever lost. Only some errors prove that the push did not
+arrive (`is_final`); after any other the caller must ask the server. Only this module and
+`stoker.git.errors`, for fetches, interpret git's messages.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ from stoker.git.remote.remote import Remote
 TIMEOUT = 300.0
 
 COMMAND = (
-    # Each thread takes memory and time to start; a batch is small.
+    # Each thread takes memory and time to start, and a push is small.
     *("-c", "pack.threads=1"),
-    # Longer advice would push the reason out of what is kept of git's words.
+    # A long advice text would push the reason out of the part of stderr that is kept.
     *("-c", "advice.pushUpdateRejected=false"),
     *("-c", "push.recurseSubmodules=no"),
     "push",
     "--quiet",
     "--no-verify",
 )
-# What is wrong is the same; where something is written the reverser's paper has its own words for it.
+# The same errors as for reading; the reverser's API has other reasons for them when writing.
 _WRITE_REASONS = {
     Reason.SOURCE_AUTH_FAILED: Reason.AUTH_FAILED,
     Reason.SOURCE_UNREACHABLE: Reason.NETWORK_ERROR,
 }
 
-# ` ! [remote rejected] 1234567 -> main (pre-receive hook declined)`. No server can say it: `remote: ` would
-# stand before it.
+# ` ! [remote rejected] 1234567 -> main (pre-receive hook declined)`. A server cannot forge this line: git
+# puts `remote: ` before every line of the server.
 _STATUS = re.compile(r"^ ! \[(?P<who>[a-z ]+)\].*\((?P<why>[^\n]*)\)$", re.MULTILINE)
 _REMOTE = re.compile(r"^remote:[ \t]*(?P<words>[^\n]*?)[ \t]*$", re.MULTILINE)
 _STALE_BRANCH_PATTERN = (
@@ -73,37 +73,38 @@ _HASH_ALGORITHM_PATTERN = r"does not support this repository's hash algorithm|mi
 
 
 class PushBehind(Retry):
-    """Somebody else was faster."""
+    """Another push came first: the branch is not at the expected commit."""
 
     default_reason = Reason.NON_FAST_FORWARD
 
 
 class PushDeclined(Stalled):
-    """The server does not want it."""
+    """The server rejects the push by a rule."""
 
     default_reason = Reason.PUSH_DECLINED
 
 
 class PushTooLarge(Stalled):
-    """The server does not want that much."""
+    """The push exceeds the server's size limit."""
 
     default_reason = Reason.PUSH_TOO_LARGE
 
 
 class PushFailed(Retry):
-    """The server wanted it and could not keep it."""
+    """The server accepted the push and could not store it."""
 
     default_reason = Reason.PUSH_FAILED
 
 
 class ObjectFormatMismatch(GitFailed):
-    """The repository has ids of the other length; an empty one tells nobody before."""
+    """The repository uses the other object format; an empty repository reveals this only on a push."""
 
 
 def is_final(error: StokerError) -> bool:
-    """Whether it is certain that what was pushed is not there.
+    """Whether the error proves that the pushed commits are not on the server.
 
-    Being too late does not say so: who came first may have been an earlier push of the very same.
+    `PushBehind` does not prove it: the push that came first may have been an earlier attempt with the same
+    commits.
     """
     return isinstance(error, (PushDeclined, PushTooLarge, SourceAuthFailed, ObjectFormatMismatch))
 
@@ -111,7 +112,10 @@ def is_final(error: StokerError) -> bool:
 async def push(
     remote: Remote, repository: Path, ref: GitRef, expected: CommitId | None, commit: CommitId
 ) -> None:
-    """Have the full name `ref` lead to `commit` there, if it led to `expected` until now."""
+    """Set the ref of this full name to `commit` on the server, if it is still at `expected`.
+
+    None as `expected` means that the ref must not exist yet.
+    """
     try:
         reach_failpoint("push.before")
         await remote.git(
@@ -127,7 +131,7 @@ async def push(
 
 
 def push_error(said: str, url: RepoUrl | None, max_bytes: int | None = None) -> StokerError:
-    """The error that fits what git said about a push."""
+    """Return the error for git's output of a failed push."""
     place = "the repository" if url is None else f"repository {without_userinfo(url)}"
     status = _STATUS.search(said)
     theirs = " ".join(match["words"] for match in _REMOTE.finditer(said))
@@ -146,7 +150,7 @@ def push_error(said: str, url: RepoUrl | None, max_bytes: int | None = None) -> 
 
 @contextmanager
 def translate_write_errors() -> Iterator[None]:
-    """Whatever fails inside is called as it is called where something is written."""
+    """Give errors that are raised inside the reasons that are used for writing."""
     try:
         yield
     except StokerError as error:
@@ -157,7 +161,7 @@ def translate_write_errors() -> Iterator[None]:
 def _unanswered_push_error(
     said: str, theirs: str, place: str, url: RepoUrl | None, max_bytes: int | None
 ) -> StokerError:
-    """The server said nothing about the branch itself."""
+    """Return the error for a push without a status line for the branch."""
     if _matches_message(_HASH_ALGORITHM_PATTERN, said):
         return ObjectFormatMismatch(f"{place} has ids of another length: {one_line(said)}")
     if _matches_message(_TOO_LARGE_PATTERN, said):

@@ -1,12 +1,11 @@
-"""Whether a repository can be written, found out without writing to it.
+"""Checks whether a repository accepts pushes, without writing to it.
 
-The server is spoken to as by a push, and hung up on when it has said what it has: it
-answers, lets us in, and takes pushes from us. Reading alone would not tell: many servers
-let everybody read, and never look at a password for that. What single branches are
-protected from shows only when they are written.
+The check starts a push and ends it after the server has listed its refs. By then the server has answered,
+accepted the credentials and granted write access. A read would not prove this: many servers allow anonymous
+reads and do not check the password for them. Protection rules of single branches show only in a real push.
 
-What is pushed are all branches of a repository that has none, so nothing could be changed
-by it even if git took `--dry-run` for something else.
+The check pushes all branches of a repository that has none, so it could change nothing even if git ignored
+`--dry-run`.
 """
 
 from __future__ import annotations
@@ -23,15 +22,15 @@ TIMEOUT = 60.0
 
 _ALL_OF_NONE = "refs/heads/*:refs/heads/*"
 _EMPTY_TOO = "No refs in common and none specified"
-"""What git says, and calls a failure, where the other side is as empty as ours."""
+"""git's error message for a push of no branches to an empty repository, which is a success here."""
 
 
 class _PushPossible(GitFailed):
-    """It works, whatever git calls it."""
+    """The push would work, although git reports an error."""
 
 
 async def check_push_access(remote: Remote) -> None:
-    """Raises what a push would raise before it has sent anything."""
+    """Raise the error that a push would raise before it sends anything."""
     try:
         with translate_write_errors(), folder_for_one_call(remote.runner.home) as folder:
             await remote.git(

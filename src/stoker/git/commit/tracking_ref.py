@@ -1,9 +1,9 @@
-"""What we know of one branch elsewhere, and the mirror in which it lies.
+"""Tracks the last known state of one remote branch, in a mirror of its own.
 
-Used by `stoker.git.commit.branch`. The mirror holds one commit with its trees and no file
-contents. Which commit the branch leads to stands in a ref of the mirror; what is
-remembered besides is believed only as long as that ref says the same, so a mirror that
-was lost, healed or used by another process is noticed. Nothing is pushed from here.
+`stoker.git.commit.branch` uses it. The mirror holds one commit with its trees and no file contents. A ref
+of the mirror records the branch's commit. The state in memory is valid only while that ref still has the
+same commit, so the tracker notices a mirror that was lost, rebuilt or used by another process. This module
+never pushes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MAX_KEPT = 8 << 20  # bytes of trees in memory from one call to the next
 
 @dataclass(frozen=True, slots=True)
 class TrackedBranch:
-    """What the branch leads to, None if there is no such branch, and its tree as far as it was read."""
+    """The mirror, the branch's commit (None if there is no such branch), and its tree as far as read."""
 
     place: Path
     tip: CommitId | None
@@ -40,7 +40,7 @@ class TrackedBranch:
 
 
 class BranchTracker:
-    """Follows one branch; everything but `held` is for while it is held."""
+    """Tracks one branch; call all other methods inside `held`."""
 
     def __init__(self, remote: Remote, cache: Path, ref: GitRef, clock: Clock, limits: FetchLimits) -> None:
         self._remote = remote
@@ -52,11 +52,11 @@ class BranchTracker:
         self._turn = asyncio.Lock()
         self.mirror = Mirror(remote, cache, clock, limits, purpose=ref)
         self.digits = 40
-        """How long the ids of the repository are; an empty one does not say before somebody pushes to it."""
+        """The length of the repository's ids; unknown for an empty repository until the first push."""
 
     @asynccontextmanager
     async def held(self) -> AsyncIterator[None]:
-        """For one caller at a time, with a sound mirror."""
+        """Lock the tracker and its mirror for one caller, and drop outdated state."""
         async with self._turn:
             async with self.mirror.held():
                 if self._known is not None and not self._still_so(self._known):
@@ -67,13 +67,13 @@ class BranchTracker:
                 await asyncio.to_thread(clean_cache, self._cache, now)
 
     async def known(self) -> TrackedBranch:
-        """What was last seen of the branch. The tree is the caller's, who may change it."""
+        """Return the last known state. The tree passes to the caller, who may change it."""
         known = self._known if self._known is not None else await self.follow()
         self._known = replace(known, root=None)
         return known
 
     async def follow(self) -> TrackedBranch:
-        """Ask the server what is there now, and have it here."""
+        """Resolve the branch on the server, fetch it, and return its state."""
         self._known = None
         try:
             _, tip = await find_ref(self._remote, self._ref)
@@ -95,8 +95,8 @@ class BranchTracker:
         return self._known
 
     def advance(self, tip: CommitId, root: TreeFolder) -> None:
-        """The branch leads there now, because we have pushed it."""
-        with contextlib.suppress(OSError):  # then the next call asks the server
+        """Record a new tip after our own push."""
+        with contextlib.suppress(OSError):  # on failure the next call asks the server
             reach_failpoint("tip.write.before")
             self._mark(tip)
             reach_failpoint("tip.write.after")
@@ -104,13 +104,13 @@ class BranchTracker:
         self._known = TrackedBranch(self.mirror.path, tip, kept)
 
     def discard(self) -> None:
-        """Forget all of it; the next look at the server builds the mirror anew."""
+        """Remove the state and the mirror; the next `follow` rebuilds both."""
         self._known = None
         self.mirror.discard()
 
     def _still_so(self, known: TrackedBranch) -> bool:
         if known.place != self.mirror.path:
-            return False  # another credential
+            return False  # the credential has changed, and with it the mirror
         size = self.mirror.ready(self.digits)
         lost = known.tip is not None and not size.packs
         return known.tip == self._marked() and not lost and not self._is_crowded(size)

@@ -1,10 +1,9 @@
-"""Edits applied to the trees of a commit, without a worktree and without an index.
+"""Applies file edits to the trees of a commit, without a worktree and without an index.
 
-Only the folders on the way to an edit are read and made anew, so the work is that of
-the edits, whatever the size of the repository. What is there already is not written
-again. Nothing is removed but the file that an edit names: a folder in the place of a
-file, or a file or link in the place of a folder, belongs to somebody else, and the
-edit is refused by name while the others go on. No file content is read.
+The editor reads and rewrites only the folders on the path to an edit, so the cost depends on the edits and
+not on the size of the repository. It does not write again what already exists. It removes only files that
+an edit names. A folder in the place of a file, or a file or symlink in the place of a folder, belongs to
+others: the editor refuses that edit with its path and applies the rest. It reads no file contents.
 """
 
 from __future__ import annotations
@@ -24,15 +23,15 @@ from stoker.git.errors import GitFailed
 _FILE, _PROGRAM, _FOLDER = b"100644", b"100755", b"40000"
 _NONE: Mapping[str, FileVersion] = {}
 _ENTRY = {size: re.compile(rb"[0-7]+ [^\0/]+\0.{%d}" % size, re.DOTALL) for size in (20, 32)}
-# A tree that was there before is sent as what differs from it; compressing all of it would be for nothing.
+# A push sends a changed tree as a delta against its old version, so compressing the whole tree is wasted.
 _AS_IT_IS, _AS_USUAL = 0, -1
 
 TreeLoader = Callable[[str], bytes]
-"""A tree as git stores it, by its id."""
+"""Returns a tree as git stores it, by its id."""
 
 
 class TreeFolder:
-    """One tree as it is now; those below it are known once somebody went there."""
+    """One tree in its current state; its subtrees are loaded when an edit enters them."""
 
     __slots__ = ("below", "raw")
 
@@ -41,13 +40,13 @@ class TreeFolder:
         self.below: dict[bytes, TreeFolder] = {}
 
     def size(self) -> int:
-        """Bytes that it and those below it take."""
+        """Return the bytes of this tree and its loaded subtrees."""
         return len(self.raw) + sum(folder.size() for folder in self.below.values())
 
 
 @dataclass(frozen=True, slots=True)
 class _FolderEdits:
-    """The edits of one folder: of its own files, and of the folders in it."""
+    """The edits of one folder: its files and its subfolders."""
 
     files: dict[bytes, bytes | FileVersion | None] = field(default_factory=dict)
     folders: dict[bytes, _FolderEdits] = field(default_factory=dict)
@@ -61,7 +60,7 @@ class _FolderEdits:
 
 
 class TreeEditor:
-    """Changes a tree edit by edit; new objects go into a pack."""
+    """Applies edits to a tree and adds new objects to a pack."""
 
     def __init__(self, root: TreeFolder, pack: PackBuilder, load: TreeLoader) -> None:
         self._root = root
@@ -70,9 +69,10 @@ class TreeEditor:
         self.refused: list[PathNote] = []
 
     def apply(self, edits: Sequence[FileEdit], kept: Mapping[str, FileVersion] = _NONE) -> str | None:
-        """The id of the whole tree after these, None if they changed nothing. Of one path the last counts.
+        """Apply the edits and return the id of the root tree; None if nothing changed.
 
-        `kept` are files that another commit of the same repository has; an edit of the same path wins.
+        The last edit of a path wins. `kept` are files from another commit of the same repository; an edit
+        of the same path wins over them.
         """
         top = _FolderEdits()
         for path, version in kept.items():
@@ -99,7 +99,10 @@ class TreeEditor:
         return FileVersion(BlobId(self._pack.add("blob", edit.content).hex()), bool(edit.executable))
 
     def _change(self, folder: TreeFolder, level: _FolderEdits, where: bytes) -> bool:
-        """Whether anything is other than before. Room is made first: a file may become a folder."""
+        """Apply the edits of one folder; return whether it changed.
+
+        Deletions come first, because a deleted file may become a folder.
+        """
         entries = _TreeEntries(folder.raw, self._pack.id_bytes)
         for name, content in level.files.items():
             if content is None and entries.is_file(name):
@@ -158,9 +161,9 @@ class TreeEditor:
 
 
 class _TreeEntries:
-    """The entries of one tree in git's order, in which a folder counts as if its name ended in a slash.
+    """The entries of one tree in git's order, which sorts a folder as if its name ended in a slash.
 
-    They are looked for by that key: `name` or `name/`.
+    Lookups use that key: `name` for a file, `name/` for a folder.
     """
 
     def __init__(self, raw: bytes, id_bytes: int) -> None:
@@ -173,17 +176,17 @@ class _TreeEntries:
         return b"".join(self._all)
 
     def find(self, key: bytes) -> bytes | None:
-        """The id of what stands there."""
+        """Return the id of the entry; None if there is none."""
         at, found = self._look(key)
         return self._all[at][-self._id_bytes :] if found else None
 
     def is_file(self, name: bytes) -> bool:
-        """Whether a regular file stands there, executable or not."""
+        """Whether the entry is a regular file, executable or not."""
         at, found = self._look(name)
         return found and self._all[at].startswith(b"100")
 
     def put(self, mode: bytes, name: bytes, id_: bytes) -> None:
-        """Put it there, in the place of what is there under the same key."""
+        """Add an entry, replacing an entry with the same key."""
         at, found = self._look(name + b"/" if mode == _FOLDER else name)
         self._all[at : at + found] = [mode + b" " + name + b"\0" + id_]
 

@@ -1,9 +1,8 @@
-"""What is to be written to a branch, and what became of it, as values; and a commit as git stores it.
+"""Values for writing to a branch: file edits, new commits, push results; and commits in git's format.
 
-It stands before everything that writes: `stoker.git.commit.branch` takes these and gives
-`PushResult` back. A commit's bytes are made from its values alone, so equal values on an
-equal parent are the same commit. Names, addresses and messages come from users of
-the cluster: here they lose whatever would end the line that they stand in.
+`stoker.git.commit.branch` takes `NewCommit` values and returns a `PushResult`. The bytes of a commit depend
+only on these values, so equal values on the same parent make the same commit. Names, addresses and messages
+come from users of the cluster, so characters that would end a header line are removed here.
 """
 
 from __future__ import annotations
@@ -21,24 +20,24 @@ MAX_IDENTITY = 512
 _MAX_WHEN = 1 << 40
 _NAMELESS = "unknown"
 
-# What git itself does not keep in a name or an address.
+# Characters that git itself removes from a name or an address.
 _BREAKING = re.compile(r"[\x00-\x1f\x7f<>\u0085\u2028\u2029]+")
 _CRUD = " .,:;\"'\\"
 _NOT_TEXT = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 
 
 class FileEdit(NamedTuple):
-    """One file as it shall be."""
+    """The desired state of one file."""
 
     path: str
     content: bytes | None
-    """None: it shall be gone."""
+    """None: delete the file."""
     executable: bool | None = None
-    """None: a plain file, unless one of this content is there already."""
+    """None: not executable, but a file that already has this content keeps its mode."""
 
 
 class CommitAuthor(NamedTuple):
-    """Whom a commit names."""
+    """The author or committer of a commit."""
 
     name: str
     email: str
@@ -46,7 +45,7 @@ class CommitAuthor(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NewCommit:
-    """One commit that is to follow whatever is there."""
+    """One commit to add on top of the current tip."""
 
     author: CommitAuthor
     committer: CommitAuthor
@@ -68,24 +67,24 @@ class PushResult(NamedTuple):
     tip: CommitId | None
     """None: there was nothing to write, and the branch does not exist."""
     commits: tuple[CommitId, ...]
-    """Those that were made, in order; a commit in which nothing was left to change is not among them."""
+    """The new commits, in order; a commit that would change nothing is omitted."""
     replays: int
-    """How often somebody else was faster. Above zero, what was listed before may be something else now."""
+    """How often another push came first. If not zero, earlier listings of the branch may be outdated."""
     bytes: int
     refused: tuple[PathNote, ...] = ()
-    """Edits that could not be made because something of somebody else is in their way."""
+    """Edits that were not made because a foreign file or folder is in the way."""
 
 
 class CommitSigner(Protocol):
-    """Puts a signature to what a commit says."""
+    """Signs commits."""
 
     async def sign(self, payload: bytes) -> str:
-        """The signature in its armour."""
+        """Return the armored signature of a commit's bytes."""
         ...
 
 
 def commit_object(tree: str, parent: str | None, commit: NewCommit, second: str | None = None) -> bytes:
-    """A commit as git stores it, without a signature; one with a second parent brings two lines together."""
+    """Return a commit as git stores it, without a signature; with a second parent it is a merge."""
     lines = [f"tree {tree}"]
     lines += [f"parent {each}" for each in (parent, second) if each is not None]
     lines.append(f"author {_identity(commit.author)} {commit.when} +0000")
@@ -95,7 +94,7 @@ def commit_object(tree: str, parent: str | None, commit: NewCommit, second: str 
 
 
 def with_signature(commit: bytes, armored: str, digits: int) -> bytes:
-    """The same with a signature, which is the last of its headers."""
+    """Return the commit with a signature as its last header."""
     head, _, message = commit.partition(b"\n\n")
     name = "gpgsig" if digits == 40 else "gpgsig-sha256"
     signature = armored.strip().replace("\n", "\n ")

@@ -1,12 +1,12 @@
-"""Artifacts as commits: what a registry or a bucket hands out goes into a mirror, once.
+"""Imports artifacts of a registry or a bucket into a mirror, each as one commit.
 
     refs/stoker/artifacts/ID    the commit that holds the files of the artifact ID
 
-A commit is made of the files, the artifact's own time and where it is from, and of nothing
-else: the same artifact is the same commit wherever it is imported. Files go from the
-origin through `git fast-import` into a pack and never into a folder, so there is nothing
-that their names could lead out of. Whatever breaks off leaves no ref, and the next
-attempt begins anew.
+`stoker.git.source.artifact` uses it in place of a fetch. The commit depends only on the files, the
+artifact's own time and its origin, so that the same artifact is the same commit wherever it is
+imported. Files go from the origin through `git fast-import` into a pack and never into a folder, so a
+malicious file name cannot cause a path traversal. An interrupted import leaves no ref, and the next
+attempt starts again.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from stoker.git.process.pipe import run_in_worker
 from stoker.git.process.runner import GitRunner
 
 MAX_KEPT = 64
-"""Artifacts whose commits are known; an older one is asked for again if it is needed again."""
+"""Number of artifacts that a mirror keeps; an older artifact is pulled again if it is needed again."""
 END_SECONDS = 120.0
 _COMMITTER_IDENT = "Stoker <stoker@localhost>"
-# A file above this size passes through without being held in memory. As a pack, whatever its size.
+# bigFileThreshold: larger files are streamed and not held in memory. unpackLimit=0: always write a pack.
 _FAST_IMPORT = (
     "-c",
     "core.bigFileThreshold=4m",
@@ -49,7 +49,7 @@ _FAST_IMPORT = (
 
 
 def artifact_commit(repository: Path, artifact: str) -> CommitId | None:
-    """The commit that was made of an artifact; None if it is not in this mirror."""
+    """Return the commit that was made from an artifact; None if it is not in this mirror."""
     try:
         return CommitId((repository / ARTIFACTS / artifact).read_text("ascii").strip())
     except (OSError, InvalidValue, UnicodeDecodeError):
@@ -57,7 +57,7 @@ def artifact_commit(repository: Path, artifact: str) -> CommitId | None:
 
 
 class ImportedObjects(MirrorObjects):
-    """The objects of a mirror in which commits are asked for by the artifacts that they were made of."""
+    """The objects of a mirror of artifacts, whose callers pass artifact ids in place of commit ids."""
 
     def __init__(self, runner: GitRunner, repository: Path) -> None:
         super().__init__(runner, repository)
@@ -69,7 +69,7 @@ class ImportedObjects(MirrorObjects):
 
 
 class ArtifactImporter:
-    """Brings artifacts of one origin into one repository on disk."""
+    """Imports artifacts of one origin into one repository on disk."""
 
     def __init__(
         self, origin: ArtifactOrigin, runner: GitRunner, repository: Path, objects: MirrorObjects
@@ -80,7 +80,7 @@ class ArtifactImporter:
         self._objects = objects
 
     async def fetch(self, commit: CommitId, ref: GitRef) -> None:
-        """Have the artifact of this id here as a commit."""
+        """Import the artifact of this id as a commit."""
         self._forget_old()
         reach_failpoint("import.before")
         with folder_for_one_call(self._runner.home) as folder:
@@ -94,7 +94,7 @@ class ArtifactImporter:
             raise GitFailed(f"{artifact.title} was imported and is not in the mirror")
 
     async def complete(self, blobs: Collection[BlobId]) -> None:
-        """An artifact is here as a whole or not at all."""
+        """Raise if a blob is missing: an artifact is imported whole, so there is nothing to fetch."""
         missing = await self._objects.missing(blobs)
         if missing:
             raise GitFailed(f"blob {missing[0]} and {len(missing) - 1} more are not in the mirror")
@@ -104,7 +104,7 @@ class ArtifactImporter:
         with self._runner.stream(_FAST_IMPORT, repository=self._repository, limited=True) as process:
 
             def abort() -> None:
-                artifact.stop()  # which may be far from its next file
+                artifact.stop()  # it may be in the middle of a long download
                 kill_group(process.pid)
 
             await run_in_worker(lambda: _run_import(process, artifact, id_), abort)
@@ -132,14 +132,14 @@ def _run_import(process: subprocess.Popen[bytes], artifact: Artifact, id_: Commi
 
 
 def write_all(pipe: IO[bytes], piece: bytes) -> None:
-    """All of it: a pipe without a buffer may take less than it was given."""
+    """Write the whole piece: an unbuffered pipe may accept only a part in one write."""
     rest = memoryview(piece)
     while rest:
         rest = rest[pipe.write(rest) :]
 
 
 def _fast_import_stream(artifact: Artifact, id_: CommitId) -> Iterator[bytes]:
-    """The language of `git fast-import`: one commit without a parent, then its files."""
+    """Yield the input of `git fast-import`: one commit without a parent, then its files."""
     message = f"{artifact.title}\n".encode()
     yield f"commit {ARTIFACTS}/{id_}\ncommitter {_COMMITTER_IDENT} {artifact.made_at} +0000\n".encode()
     yield b"data %d\n%b" % (len(message), message)
@@ -151,6 +151,6 @@ def _fast_import_stream(artifact: Artifact, id_: CommitId) -> Iterator[bytes]:
 
 
 def _entry(file: ArtifactFile) -> bytes:
-    path = file.path.replace("\\", "\\\\").replace('"', '\\"')  # which holds no line break
+    path = file.path.replace("\\", "\\\\").replace('"', '\\"')  # a path contains no line break
     mode = "100755" if file.executable else "100644"
     return f'M {mode} inline "{path}"\ndata {file.size}\n'.encode()

@@ -1,7 +1,7 @@
-"""An empty bare repository, and how everything is fetched into one.
+"""Creates an empty bare repository, and the options with which everything is fetched into it.
 
-Written by ourselves, because `git init` would copy a template of the machine with its
-hooks. Which kind of object id it has cannot be changed later.
+The files are written here and not by `git init`, which would copy the machine's template with its
+hooks. The object format (SHA-1 or SHA-256) cannot be changed later.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ QUIET_FETCH = (
     "--no-write-fetch-head",
 )
 HEAD = b"ref: refs/heads/none\n"
-# A setting that somebody planted beside these could run a command: whoever opens one again compares.
+# A planted setting could make git run a command, so every later use compares the file with this content.
 CONFIG = {
     40: b"[core]\n\trepositoryformatversion = 0\n\tbare = true\n",
     64: b"[core]\n\trepositoryformatversion = 1\n\tbare = true\n[extensions]\n\tobjectformat = sha256\n",
@@ -30,7 +30,7 @@ CONFIG = {
 
 
 def make_bare(path: Path, id_length: int, folders: Iterable[str] = ()) -> Path:
-    """A folder that git takes for an empty repository with ids of this length."""
+    """Create a folder that git accepts as an empty repository with ids of this length."""
     try:
         path.mkdir(mode=0o700)
         for name in ("objects/pack", "refs/heads", *folders):

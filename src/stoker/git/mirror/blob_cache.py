@@ -1,9 +1,8 @@
-"""Contents that were fetched before, found again in whatever mirror of a cache has them.
+"""Finds blobs that were fetched before in any mirror of a cache.
 
-For who has no source to ask, as `stoker verify`. A content is known by its id, so the
-mirror of any repository and any credential will do: what it holds is compared and shown to
-nobody. Nothing is fetched and no mirror is made; one that is in use, or is not sound, is
-passed over.
+For commands that have no source to contact, such as `stoker verify`. A blob is identified by its id, so
+the mirror of any repository and any credential will do: the contents are only compared and never shown.
+This module fetches nothing and creates no mirror. It skips a mirror that is in use or damaged.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from stoker.git.process.runner import GitRunner
 
 
 class BlobCache:
-    """One cache folder; everything but `held` is for while it is held."""
+    """The mirrors of one cache folder; call `complete` and `contents` inside `held` only."""
 
     def __init__(self, cache: Path) -> None:
         self._cache = cache
@@ -31,7 +30,7 @@ class BlobCache:
 
     @asynccontextmanager
     async def held(self) -> AsyncIterator[None]:
-        """The mirror that is found stays as it is until done."""
+        """Keep the lock of the mirror that `complete` finds until the context ends."""
         try:
             yield
         finally:
@@ -39,20 +38,20 @@ class BlobCache:
             self._kept.close()
 
     async def complete(self, blobs: Collection[BlobId]) -> None:
-        """Find a mirror that has all of these; raises where there is none."""
+        """Find and lock a mirror that has all of these blobs; raise `GitFailed` if there is none."""
         for mirror in self._mirrors():
             if await self._has_all(mirror, blobs):
                 return
         raise GitFailed(f"no mirror in {self._cache} has all {len(blobs)} contents")
 
     def contents(self, blobs: Sequence[BlobId]) -> Iterator[Blob]:
-        """The contents in this order; for a worker thread."""
+        """Yield the blobs in this order; call it in a worker thread."""
         if self._objects is None:
             raise GitFailed(f"no mirror in {self._cache} was found")
         return self._objects.contents(blobs)
 
     def _mirrors(self) -> list[Path]:
-        """Those that were used last come first."""
+        """List the mirrors, the most recently used first."""
         with suppress(OSError):
             locks = [path for path in (self._cache / "mirrors").iterdir() if path.suffix == ".lock"]
             locks.sort(key=lambda path: path.lstat().st_mtime, reverse=True)

@@ -1,4 +1,7 @@
-"""A source that keeps its own mirror: held for the time of a pass, filled, and tidied after it."""
+"""A source with its own mirror, which it holds during a sync, fills, and cleans up afterwards.
+
+Base of `stoker.git.source.git` and `stoker.git.source.artifact`.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from stoker.git.process.runner import GitRunner
 
 
 class MirrorSource(MirrorReader):
-    """All of a `SourceReader` but what a ref means and which commits are trusted."""
+    """A `SourceReader` except for `resolve` (what a ref means) and `vouch` (which commits are trusted)."""
 
     def __init__(self, runner: GitRunner, mirror: Mirror, cache: Path, clock: Clock) -> None:
         super().__init__(runner)

@@ -1,9 +1,8 @@
-"""Old mirrors go, so that a cache does not grow with every credential and address it ever saw.
+"""Removes old mirrors, so that a cache does not grow with every credential and address it ever saw.
 
-Once a day, by whoever has just used a mirror. A mirror that is held by somebody is
-never touched; the others go when nobody has used them for a while, the longest unused
-first also when all together are too large. What they held is fetched again if it is
-needed again.
+The cleanup runs once a day, in a process that has just used a mirror. It never touches a mirror that a
+process holds. It removes mirrors that were not used for 14 days and, if all mirrors together are too
+large, those that were unused for the longest time. A removed mirror is fetched again when needed.
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ MAX_BYTES = 32 << 30
 
 _CLEANUP_MARKER = "tended"
 _MIRROR = r"(?P<name>[0-9a-f]{40})(?:\..*)?"
-# Written and renamed within a moment; one that is a day old was left by a process that was killed.
+# Temporary files are renamed at once; a day-old file was left by a killed process.
 _TEMPORARY_NAME = r"key\.[0-9a-f]{16}(?:\..*)?|.*\.tmp"
 
 
 def is_cleanup_due(cache: Path, now: datetime) -> bool:
-    """Whether nobody has cleaned up for a day, or somebody did in a future that a clock has left again."""
+    """Whether the last cleanup was over a day ago, or is over a day in the future after a clock change."""
     try:
         return abs(now.timestamp() - (cache / _CLEANUP_MARKER).stat().st_mtime) >= CLEANUP_INTERVAL_SECONDS
     except OSError:
@@ -36,7 +35,7 @@ def is_cleanup_due(cache: Path, now: datetime) -> bool:
 
 
 def clean_cache(cache: Path, now: datetime) -> None:
-    """Clean up; it never fails, and takes as long as the largest mirror takes to remove."""
+    """Clean up; errors are ignored. It takes as long as the removal of the largest mirrors."""
     moment = now.timestamp()
     with contextlib.suppress(OSError):
         (cache / _CLEANUP_MARKER).touch()
@@ -66,7 +65,7 @@ def _drop_mirrors(folder: Path, now: float) -> None:
 
 
 def _last_used(mirror: Path) -> float:
-    """A mirror without its lock was left by a process that was killed while it took it away."""
+    """Return the time of last use; 0 without a lock file, which means an interrupted removal."""
     try:
         return mirror.with_suffix(".lock").lstat().st_mtime
     except OSError:

@@ -1,9 +1,9 @@
-"""Keeps a complete mirror on a shared volume: all branches and tags with all of their contents.
+"""Maintains a complete mirror on a shared volume: all branches and tags with all of their contents.
 
-The writer's half of `stoker.git.mirror.shared_volume`, for one process at a time (C-018).
-Every fetch adds a pack; when there are too many, or when git finds damage, another
-generation is built beside the current one and takes its place in one step. Readers
-stay where they are until they are done.
+The writer's half of `stoker.git.mirror.shared_volume`; `stoker.git.source.shared` is the reader's. Only
+one process writes at a time. Every fetch adds a pack. When there are too many packs, or git finds
+damage, the writer builds a new generation beside the current generation and publishes it atomically.
+Readers stay on the old generation until they are done.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ _UNFILTERED_FETCH = (*QUIET_FETCH, "--no-filter")
 
 @dataclass(frozen=True, slots=True)
 class MirrorUpkeep:
-    """How much gathers before it is tidied."""
+    """Limits above which the mirror is compacted or old data is removed."""
 
     fetch: int = 64 << 30
-    """Bytes of one answer; the volume's size is the real limit."""
+    """Maximum bytes of one fetch; the volume's size is the real limit."""
     seconds: float = 3600.0
     packs: int = 50
     wanted: int = 64
-    """Commits that are kept although no ref leads to them."""
+    """Number of requested commits that are kept although no branch or tag leads to them."""
     grace: float = 3600.0
-    """Seconds for which a generation outlives its successor's beginning."""
+    """Seconds to keep a generation after it is no longer current."""
 
 
 _DEFAULT_UPKEEP = MirrorUpkeep()
 
 
 class FullMirror:
-    """One repository on one volume; `opened` first, and never two updates at once."""
+    """One repository on one volume; call `opened` first, and never run two updates at once."""
 
     def __init__(
         self, volume: MirrorVolume, clock: Clock | None = None, upkeep: MirrorUpkeep = _DEFAULT_UPKEEP
@@ -61,7 +61,7 @@ class FullMirror:
         self._checked = ""
 
     def opened(self) -> bool:
-        """Whether this process is the one that writes; another may still be on its way out."""
+        """Take the writer lock; False while another process, perhaps one that is stopping, holds it."""
         if not self._is_open:
             try:
                 self._volume.prepare()
@@ -76,7 +76,7 @@ class FullMirror:
         self._stack.close()
 
     async def update(self, remote: Remote, wanted: Sequence[CommitId], ref: GitRef) -> None:
-        """Have all branches and tags as they are now, and these commits, which `ref` led to."""
+        """Fetch all current branches and tags, and the commits in `wanted`, which `ref` led to."""
         try:
             await self._update(remote, wanted, ref)
             self._tidy()
@@ -86,7 +86,7 @@ class FullMirror:
     async def _update(self, remote: Remote, wanted: Sequence[CommitId], ref: GitRef) -> None:
         name = self._sound(len(wanted[0]))
         if name is not None and name != self._checked:
-            # Once for each start: whoever finds the mirror damaged can only restart us.
+            # Check once after each start: a restart is how an operator has a damaged mirror rebuilt.
             name = name if await asyncio.to_thread(is_intact, self._volume.path(name)) else None
         if name is None:
             await self._anew(remote, wanted, ref)
@@ -96,14 +96,14 @@ class FullMirror:
         try:
             await self._fetch_into(remote, path, wanted, ref)
         except (GitFailed, BrokenPack):
-            # What lies there may be damaged. If it is the disk that is full, this fails in the same words.
+            # The generation may be damaged. If the disk is full instead, the rebuild fails in the same way.
             await self._anew(remote, wanted, ref)
             return
         if len(list((path / "objects/pack").glob("*.pack"))) > self._upkeep.packs:
             await self._gathered(remote, path, len(wanted[0]))
 
     def _sound(self, digits: int) -> str | None:
-        """The current generation, rid of what a killed git left; None if there is none that can be used."""
+        """Remove lock files of a killed git; return the current generation, None if it is unusable."""
         name = self._volume.current
         if name is None:
             return None
@@ -115,7 +115,7 @@ class FullMirror:
         return name if is_safe_generation(path) and same_ids == (digits > 40) else None
 
     async def _anew(self, remote: Remote, wanted: Sequence[CommitId], ref: GitRef) -> None:
-        """A whole clone beside whatever is there."""
+        """Clone everything into a new generation and publish it."""
         name = self._volume.make(len(wanted[0]))
         try:
             await self._fetch_into(remote, self._volume.path(name), wanted, ref)
@@ -125,7 +125,10 @@ class FullMirror:
         self._publish(name)
 
     async def _gathered(self, remote: Remote, path: Path, digits: int) -> None:
-        """The same in one pack and without what nothing leads to any more; asks nobody but this disk."""
+        """Copy a generation into a new one with one pack and without unreachable objects.
+
+        This reads from the local disk only and contacts no server.
+        """
         name = self._volume.make(digits)
         try:
             await self._git(local_remote(remote.runner, path), self._volume.path(name), _ALL_REFS)
@@ -153,7 +156,7 @@ class FullMirror:
     async def _fetch_one(
         self, remote: Remote, path: Path, objects: MirrorObjects, commit: CommitId, ref: GitRef
     ) -> None:
-        """A commit that no branch and no tag leads to: by its id, else by the ref that led to it."""
+        """Fetch a commit that no branch or tag leads to: by its id, else by the ref that led to it."""
         names = [str(commit), *(full_names(ref) if str(ref) != str(commit) else ())]
         for name in names:
             try:
@@ -179,14 +182,14 @@ class FullMirror:
             remove_temporary_packs(path)
 
     def _forget(self, path: Path, wanted: Sequence[CommitId]) -> None:
-        """Of the commits that were wanted once only the latest stay."""
+        """Keep refs to the latest requested commits only."""
         noted = sorted((path / WANTED_REFS).iterdir(), key=lambda each: each.stat().st_mtime, reverse=True)
         for each in noted[self._upkeep.wanted :]:
             if each.name not in wanted:
                 each.unlink()
 
     def _tidy(self) -> None:
-        """Take away generations that are no longer current, once nobody can be reading them."""
+        """Remove retired generations after the grace period, unless a reader holds the lock."""
         now = self._clock.now().timestamp()
         for name in self._volume.others():
             if now - self._volume.retired_at(name, now) >= self._upkeep.grace:

@@ -1,10 +1,10 @@
-"""How a mirror lies on disk, and how what killed processes and strangers left in it is undone.
+"""The layout of a mirror on disk, and its repair after killed processes or foreign changes.
 
-Only what we and git put there is known by name. A left-over of a killed git is
-removed; anything else that is not known (settings, hooks, other object folders,
-replaced or grafted objects, refs of others) means that the folder is not ours any
-more, and it is built anew. So nothing planted is ever read by git. Whoever calls this
-holds the mirror, which is why a lock file in it is always a left-over.
+`stoker.git.mirror.mirror` calls this before each use. The layout lists the names of all files that
+Stoker and git put into a mirror. Known leftovers of a killed git are removed. Any other unknown entry
+(settings, hooks, other object folders, replaced or grafted objects, foreign refs) means that the folder
+can no longer be trusted, and the mirror is rebuilt. So git never reads a planted file. The caller must
+hold the mirror's lock, which is why a git lock file inside it is always a leftover.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from stoker.git.mirror.bare_repository import CONFIG, HEAD, make_bare
 from stoker.git.private_files import remove_tree
 
 TIPS = Path("refs/stoker/tips")
-"""The last commit of each ref that was fetched: what the next fetch of it builds on."""
+"""The last fetched commit of each ref; the next fetch of that ref negotiates from it."""
 STALE_REFS = Path("refs/stoker/stale")
-"""The same for refs that could not be fetched from there; they still tell the server what we have."""
+"""Tips from which an incremental fetch failed; git still offers them to the server in negotiation."""
 ALL_REFS = Path("refs/stoker/all")
-"""All refs of the source, for as long as a commit is looked for among them."""
+"""All refs of the source, only while the fetcher searches them for a commit."""
 
 ARTIFACTS = Path("refs/stoker/artifacts")
-"""The commit that was made of each artifact, under the artifact's id; only where there were any."""
+"""The commit made from each artifact, by the artifact's id; exists only after an import."""
 
 _KNOWN_ENTRIES = {
     ".": r"HEAD|config|shallow|objects|refs",
@@ -44,21 +44,21 @@ _LEFTOVER_NAME = r"FETCH_HEAD|.*\.lock|.*\.keep|tmp_.*|config\.[0-9a-f]+\.tmp|fa
 
 
 class MirrorSize(NamedTuple):
-    """What a mirror takes."""
+    """Number of packs of a mirror and the bytes of its pack folder."""
 
     packs: int
     bytes: int
 
 
 def init_empty(path: Path, digits: int) -> None:
-    """A folder that git takes for an empty repository with ids of this length."""
+    """Create an empty mirror for ids of this length."""
     make_bare(path, digits, (str(TIPS), str(STALE_REFS)))
 
 
 def repair_mirror(path: Path, digits: int) -> MirrorSize | None:
-    """Its size, once left-overs are gone; None if it is not ours or not whole, and must be built anew.
+    """Remove leftovers and return the size; None if the mirror is foreign or incomplete: rebuild it.
 
-    A torn ref or pack shows when git works with it.
+    This does not check contents: git reports a truncated ref or pack when it reads it.
     """
     try:
         found = path.lstat()
@@ -80,25 +80,25 @@ def repair_mirror(path: Path, digits: int) -> MirrorSize | None:
 
 
 def remove_path(path: Path) -> None:
-    """Take away whatever is there, readable or not, and never what a symlink leads to."""
+    """Remove a file or folder, readable or not; a symlink is removed, never its target."""
     aside = path.with_name(f"{path.name}.gone")
     with contextlib.suppress(OSError):
         _erase(aside)
     with contextlib.suppress(OSError):
-        path.rename(aside)  # so that what cannot be taken away is at least no longer in the way
+        path.rename(aside)  # if the removal fails, the path is at least free
     for place in (aside, path):
         with contextlib.suppress(OSError):
             _erase(place)
 
 
 def remove_temporary_packs(path: Path) -> None:
-    """Take away what a git that failed left in the pack folder, which may be gigabytes."""
+    """Remove what a failed git left in the pack folder, which may be gigabytes."""
     with contextlib.suppress(OSError):
         _tidy_folder(path / "objects/pack", _KNOWN_ENTRIES["objects/pack"])
 
 
 def _tidy_folder(folder: Path, known: str) -> bool:
-    """Whether all that stays is known, once left-overs are gone."""
+    """Remove leftovers; return whether all other entries are known."""
     with os.scandir(folder) as entries:
         for entry in entries:
             if re.fullmatch(known, entry.name) and not entry.is_symlink():
@@ -127,5 +127,5 @@ def _erase(path: Path) -> None:
     for folder, names, _ in os.walk(path):
         for inside in (Path(folder, name) for name in names):
             if not inside.is_symlink():
-                inside.chmod(0o700)  # a folder that may not be entered cannot be emptied
+                inside.chmod(0o700)  # without this permission a folder cannot be emptied
     remove_tree(path)

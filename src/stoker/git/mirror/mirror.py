@@ -1,9 +1,10 @@
-"""A bare copy of what is needed of a repository; never a checkout.
+"""A bare mirror of the needed part of a repository; never a checkout.
 
-One folder per address and credential, so that what one credential opened is never
-served to another. It is a cache: missing, damaged, left locked by a killed process,
-or grown too large, it is built anew, beside the old one, which goes when the new one
-is there. It is held by one process at a time.
+Every source in `stoker.git.source` that fetches, and every writer in `stoker.git.commit`, works on a
+mirror. There is one folder per address and credential, so that content fetched with one credential is
+never served to another. A mirror is a cache: if it is missing, damaged, or has grown too large, it is
+rebuilt beside the old folder, which is removed only after the new fetch has succeeded. Lock files that a
+killed git left inside do not block it (`stoker.git.mirror.layout`). One process at a time holds a mirror.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _DEFAULT = FetchLimits()
 
 
 class MirrorFiller(Protocol):
-    """Brings what was asked for into one repository on disk."""
+    """Fills one repository on disk: by fetching from a remote or by importing artifacts."""
 
     async def fetch(self, commit: CommitId, ref: GitRef) -> None: ...
 
@@ -43,7 +44,10 @@ class MirrorFiller(Protocol):
 
 
 class Mirror:
-    """What one credential sees of one repository; everything but `held` is for while it is held."""
+    """The mirror of one repository for one credential.
+
+    Call `held` first: all other methods except `follow` require the lock.
+    """
 
     def __init__(
         self,
@@ -60,12 +64,12 @@ class Mirror:
         self._purpose = purpose
         self._may_rebuild = True
         self.path = cache / "mirrors/none"
-        """The repository on disk; known while it is held, because the credential may change between."""
+        """The repository on disk; valid only while held, because the credential may change in between."""
         self.objects = self._objects_of(self.path)
 
     @asynccontextmanager
     async def held(self) -> AsyncIterator[None]:
-        """For this process alone, until done; the kernel lets go of it when the process dies."""
+        """Lock the mirror for this process; the kernel releases the lock if the process dies."""
         path = await self._place()
         fd = await self._locked(path.with_suffix(".lock"))
         try:
@@ -78,7 +82,7 @@ class Mirror:
             os.close(fd)
 
     async def fetch(self, commit: CommitId, ref: GitRef) -> None:
-        """Have `commit` here; `ref` is where to look when the server does not give out ids."""
+        """Make `commit` available; the fetch uses `ref` if the server does not allow requests by id."""
         with self._disk_trouble_named():
             size = self._ready(len(commit))
             try:
@@ -94,11 +98,10 @@ class Mirror:
                 await self._rebuild(commit, ref)
 
     async def follow(self, ref: GitRef, branch: str, digits: int) -> CommitId | None:
-        """Where a branch is now, which is then here; None where it has to be asked for and fetched.
+        """Fetch a branch and return its commit; None if the caller must resolve and fetch separately.
 
-        `branch` is the full name of what `ref` means.
-
-        Not for while it is held: it holds the mirror itself, if nobody else does.
+        `branch` is the full name of the branch that `ref` means. Call this while the mirror is not held:
+        it takes the lock itself, without waiting, and returns None if another process has it.
         """
         async with self._held_at_once() as path:
             if path is None or (size := repair_mirror(path, digits)) is None:
@@ -109,34 +112,34 @@ class Mirror:
             try:
                 return await RemoteFetcher(self._remote, path, objects, self._limits).follow(ref, branch)
             except (GitFailed, BrokenPack, OSError):
-                return None  # whoever fetches finds out what is broken here
+                return None  # the following fetch repairs the mirror or reports the error
             finally:
                 objects.close()
 
     def ready(self, digits: int) -> MirrorSize:
-        """Have a sound repository with ids of this length here, empty if there was none."""
+        """Repair or create the repository, with ids of this length, and return its size."""
         with self._disk_trouble_named():
             return self._ready(digits)
 
     async def renew(self, commit: CommitId, ref: GitRef) -> None:
-        """Have `commit` here and nothing else, because what has gathered is too much."""
+        """Rebuild the mirror with `commit` only, because it has grown too large."""
         with self._disk_trouble_named():
             await self._rebuild(commit, ref)
 
     async def complete(self, blobs: Collection[BlobId]) -> None:
-        """Have these contents here, in one request."""
+        """Fetch the missing ones of these blobs, in one request."""
         with self._disk_trouble_named():
             await self._fetcher(self.path, self.objects).complete(blobs)
 
     def discard(self) -> None:
-        """Forget all of it; the next fetch builds it anew, and that is the one time in this hold."""
+        """Remove the mirror; the next fetch rebuilds it. There is at most one rebuild while it is held."""
         self._may_rebuild = False
         self.objects.close()
         remove_path(self.path)
 
     @asynccontextmanager
     async def _held_at_once(self) -> AsyncIterator[Path | None]:
-        """The same without waiting; None while another holds it."""
+        """Lock without waiting and yield the path; None while another process holds the mirror."""
         path = await self._place()
         fd = self._try_lock(path.with_suffix(".lock"))
         try:
@@ -149,12 +152,12 @@ class Mirror:
         cache = private_folder(self._cache)
         folder = private_folder(cache / "mirrors")
         key = _cache_key(cache)
-        if self._purpose:  # who writes to a branch never waits for who reads another
+        if self._purpose:  # a writer of a branch never waits for a reader
             key = hashlib.sha256(key + self._purpose.encode()).digest()
         return folder / await self._remote.identity(key)
 
     def _ready(self, digits: int) -> MirrorSize:
-        """A sound repository, empty if there was none."""
+        """Repair the repository, or replace it by an empty repository if that is not possible."""
         size = repair_mirror(self.path, digits)
         if size is None:
             self.objects.close()
@@ -166,7 +169,7 @@ class Mirror:
         return size
 
     async def _rebuild(self, commit: CommitId, ref: GitRef) -> None:
-        """One shallow fetch into a new folder; the old one stays until it has succeeded."""
+        """Make one shallow fetch into a new folder; the old folder stays until the fetch has succeeded."""
         self._may_rebuild = False
         beside = self.path.with_suffix(".new")
         remove_path(beside)
@@ -213,37 +216,37 @@ class Mirror:
         with self._disk_trouble_named():
             try:
                 return try_lock(lock)
-            except OSError:  # whatever stands in its place is no lock of ours
+            except OSError:  # something else, such as a folder or a symlink, is in its place
                 remove_path(lock)
                 return try_lock(lock)
 
 
 def try_lock(lock: Path) -> int | None:
-    """A descriptor that holds the lock, None if another process holds it."""
+    """Return a descriptor that holds the lock; None if another process holds it."""
     while True:
         fd = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            os.utime(fd)  # when it was last used, for housekeeping
+            os.utime(fd)  # `stoker.git.mirror.cleanup` reads the time of last use here
             if os.fstat(fd).st_nlink:
                 return fd
         except BlockingIOError:
             os.close(fd)
             return None
-        os.close(fd)  # housekeeping took it away in this moment
+        os.close(fd)  # the cleanup removed the lock file between open and flock
 
 
 def _cache_key(cache: Path) -> bytes:
-    """The random key of this cache, made once; without it nobody can tell which folder is whose."""
+    """Return the random key of this cache, created once; folder names reveal nothing without it."""
     path = cache / "key"
     with contextlib.suppress(FileNotFoundError):
         key = path.read_bytes()
         if len(key) == _KEY_BYTES:
             return key
-        path.unlink()  # torn when the machine went down
+        path.unlink()  # a power loss cut it short
     mine = path.with_name(f"key.{os.urandom(8).hex()}")
     write_private(mine, os.urandom(_KEY_BYTES), 0o600)
-    with contextlib.suppress(FileExistsError):  # another process was first; its key is the cache's
+    with contextlib.suppress(FileExistsError):  # another process was first; use its key
         path.hardlink_to(mine)
     mine.unlink()
     return path.read_bytes()

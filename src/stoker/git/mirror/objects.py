@@ -1,10 +1,9 @@
-"""Objects of a mirror by id: whether they are here, how large they are, what they hold.
+"""Reads objects of a mirror by id: existence, size, content.
 
-One `git cat-file` answers everything while a mirror is held, because starting one
-costs as much as a thousand answers; it sees packs that are fetched meanwhile. Contents
-come in pieces, so a file of any size needs the memory of one piece. Nothing here
-writes anywhere or talks to a server. The coroutines are for the event loop, everything
-else is for a worker thread.
+One `git cat-file` process answers all requests while a mirror is held, because starting a process costs
+as much as a thousand answers. That process also sees packs that are fetched later. Contents come in
+chunks, so a file of any size needs the memory of one chunk only. Nothing here writes to disk or contacts
+a server. The coroutines are for the event loop, everything else is for a worker thread.
 """
 
 from __future__ import annotations
@@ -36,19 +35,20 @@ class MirrorObjects:
         self._started: set[CatFile] = set()
 
     async def has(self, commit: CommitId) -> bool:
-        """Whether a commit and its own tree are here."""
+        """Whether the mirror has a commit and its root tree."""
         return None not in await self.sizes([f"{commit}^{{commit}}", f"{commit}^{{tree}}"])
 
     async def sizes(self, names: Sequence[str]) -> list[int | None]:
-        """The size of each object, None where it is missing."""
+        """Return the size of each object, None if it is missing."""
         return await run_in_worker(lambda: self._sizes(names), self.abort)
 
     async def missing(self, blobs: Collection[BlobId]) -> list[BlobId]:
-        """Which of these contents are not here."""
+        """Return those of the blobs that the mirror does not have."""
         asked = list(dict.fromkeys(blobs))
         if len(asked) <= _FEW:
             return [blob for blob, size in zip(asked, await self.sizes(asked), strict=True) if size is None]
-        # To tell a size git follows deltas to their base, which for many takes longer than another process.
+        # To compute a size, git follows deltas to their base. For many blobs a new process that asks for
+        # ids only is faster.
         said = await self._runner.run(
             ["cat-file", "--buffer", "--batch-check=%(objectname)"],
             repository=self._repository,
@@ -59,11 +59,11 @@ class MirrorObjects:
         return [BlobId(line[: -len(_GONE)]) for line in lines if line.endswith(_GONE)]
 
     async def commit(self, commit: CommitId) -> bytes:
-        """A commit as git stores it."""
+        """Return a commit as git stores it."""
         return await run_in_worker(lambda: self._commit(commit), self.abort)
 
     def contents(self, blobs: Sequence[BlobId]) -> Iterator[Blob]:
-        """The contents in this order."""
+        """Yield the blobs in this order."""
         with self._taken() as git:
             for window in git.answered("contents", blobs):
                 for blob in window:
@@ -72,11 +72,11 @@ class MirrorObjects:
                         raise GitFailed(f"blob {blob} is not in the mirror")
                     chunks = git.content(size)
                     yield Blob(blob, size, chunks)
-                    for _ in chunks:  # whatever the caller left of it
+                    for _ in chunks:  # read what the caller did not, to reach the next answer
                         pass
 
     def tree(self, name: str) -> bytes:
-        """A tree as git stores it."""
+        """Return a tree as git stores it."""
         content = b""
         with self._taken() as git:
             for _ in git.answered("contents", [name]):
@@ -87,12 +87,12 @@ class MirrorObjects:
         return content
 
     def abort(self) -> None:
-        """End every git at once; whoever waits for an answer gets an error."""
+        """Kill every git process; a thread that waits for an answer gets an error."""
         for git in tuple(self._started):
             git.kill()
 
     def close(self) -> None:
-        """Let go of everything; the next question starts anew."""
+        """Close every git process; the next request starts another."""
         self._idle = None
         while self._started:
             self._started.pop().close()
@@ -112,7 +112,7 @@ class MirrorObjects:
 
     @contextmanager
     def _taken(self) -> Iterator[CatFile]:
-        """A git that nobody else asks; one with unread answers is of no more use."""
+        """Yield a git process for exclusive use; close it afterwards if it has unread answers."""
         git, self._idle = self._idle, None
         if git is None:
             git = CatFile(self._runner, self._repository)

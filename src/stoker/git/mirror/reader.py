@@ -1,7 +1,7 @@
-"""Reading commits and contents from a repository on disk, whoever filled it.
+"""Reads commits and contents from a repository on disk, whichever process filled it.
 
-What a source that fetches by itself (`stoker.git.source.git`) and one that reads what
-somebody else fetches (`stoker.git.source.shared`) have in common. It only reads.
+The common base of sources that fetch themselves (`stoker.git.source.git`) and of sources that read what
+another process fetches (`stoker.git.source.shared`). It never writes.
 """
 
 from __future__ import annotations
@@ -19,11 +19,15 @@ from stoker.git.process.runner import GitRunner
 from stoker.git.remote.remote import Remote
 
 CommitRule: TypeAlias = Callable[[Remote, Path, CommitId, GitRef, CommitId | None], Awaitable[None]]
-"""Raises unless a commit, which a ref led to and a repository on disk holds, may follow the one before."""
+"""Raises unless a commit may be applied.
+
+Arguments: the remote, the repository on disk that has the commit, the commit, the ref that led to it, and
+the commit of that ref that was applied last.
+"""
 
 
 class MirrorReader(ABC):
-    """Half of a `SourceReader`; the other half says what `repository` and `objects` are at the moment."""
+    """The reading half of a `SourceReader`; subclasses provide the current `repository` and `objects`."""
 
     def __init__(self, runner: GitRunner) -> None:
         self._runner = runner
@@ -31,12 +35,12 @@ class MirrorReader(ABC):
     @property
     @abstractmethod
     def repository(self) -> Path:
-        """Where the objects lie; known while it is held."""
+        """The repository on disk; valid while the source is held."""
 
     @property
     @abstractmethod
     def objects(self) -> MirrorObjects:
-        """What is read from there, one object at a time."""
+        """The objects of that repository."""
 
     async def tree(self, commit: CommitId) -> CommitTree:
         return await git_tree.read_tree(self._runner, self.repository, commit)

@@ -1,16 +1,16 @@
-"""How a complete mirror lies on a volume that one process fills and many read.
+"""The layout of a complete mirror on a volume that one process fills and many processes read.
 
     current                 the name of the generation to read from
-    generations/NAME/       a bare repository with all branches and tags, whole
-    generations/NAME.lock   held shared by whoever reads, exclusively by whoever takes it away
-    generations/NAME.retired   since when it is no longer current
-    writer.lock             held by whoever fills
+    generations/NAME/       a complete bare repository with all branches and tags
+    generations/NAME.lock   locked shared by readers, exclusively by the process that removes it
+    generations/NAME.retired   its modification time is when the generation stopped being current
+    writer.lock             locked by the writer
 
-In a generation nothing is ever taken away: git adds packs. What is no longer needed
-goes with its generation, once another one is current, nobody holds it, and long
-enough after that for those whose filesystem knows no locks. Everything can be read by
-everybody who mounts the volume, because gateways run under other users; a credential
-never lies here.
+`stoker.git.mirror.full_mirror` writes, `stoker.git.source.shared` reads. Nothing is ever removed inside a
+generation: git only adds packs. Unneeded objects disappear together with their generation. The writer
+removes a generation when another is current, no reader holds its lock, and a grace period has passed,
+which protects readers on a filesystem without locks. All files are world-readable, because gateways run
+as other users; a credential is never stored here.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from stoker.git.mirror.layout import remove_path
 from stoker.git.private_files import write_private
 
 WANTED_REFS = Path("refs/stoker/wanted")
-"""Commits that somebody was told to take: they stay although no branch or tag leads to them."""
+"""Commits that a reader was asked to apply: they are kept although no branch or tag leads to them."""
 
 _NAME = re.compile(r"[0-9a-f]{16}")
-# Anything else was not made by us, and could change what git does when it reads.
+# Any other entry is foreign and could change what git does when it reads.
 _KNOWN_ENTRIES = frozenset({"HEAD", "config", "objects", "refs", "packed-refs"})
 
 
 class MirrorVolume:
-    """One volume."""
+    """The generations of one volume."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -44,7 +44,7 @@ class MirrorVolume:
 
     @property
     def current(self) -> str | None:
-        """The generation to read from; None as long as there is none."""
+        """The generation to read from; None before the first is published."""
         try:
             with (self.root / "current").open("rb") as file:
                 name = file.read(64).decode("ascii", "replace").strip()
@@ -62,7 +62,7 @@ class MirrorVolume:
         self._generations.mkdir(mode=0o755, parents=True, exist_ok=True)
 
     def make(self, digits: int) -> str:
-        """An empty generation, which nobody reads yet."""
+        """Create an empty generation, which readers do not see yet, and return its name."""
         name = os.urandom(8).hex()
         path = make_bare(self.path(name), digits, ("refs/tags", str(WANTED_REFS)))
         for each, mode in ((path, 0o755), (path / "config", 0o644)):
@@ -71,7 +71,7 @@ class MirrorVolume:
         return name
 
     def publish(self, name: str) -> None:
-        """Let everybody read from this one from now on."""
+        """Make this generation the current one for all readers."""
         write_private(self.root / "current", f"{name}\n".encode(), 0o644)
 
     def others(self) -> list[str]:
@@ -82,7 +82,7 @@ class MirrorVolume:
         return []
 
     def retired_at(self, name: str, now: float) -> float:
-        """Since when it is no longer current; from now on, where nobody has noted it."""
+        """Return when the generation stopped being current; record `now` if that is not recorded yet."""
         marker = self._generations / f"{name}.retired"
         try:
             return marker.stat().st_mtime
@@ -92,7 +92,7 @@ class MirrorVolume:
             return now
 
     def drop(self, name: str) -> bool:
-        """Take a generation away, unless somebody reads it."""
+        """Remove a generation, unless a reader holds its lock; return whether it was removed."""
         with try_lock(self.lock(name), fcntl.LOCK_EX) as mine:
             if not mine:
                 return False
@@ -104,11 +104,11 @@ class MirrorVolume:
 
 @contextlib.contextmanager
 def try_lock(lock: Path, how: int) -> Iterator[bool]:
-    """Hold a lock file without waiting; whether that worked, which a filesystem without locks also says."""
+    """Lock a file without waiting and yield whether that worked; True on a filesystem without locks."""
     flags = os.O_RDONLY if how == fcntl.LOCK_SH else os.O_RDWR | os.O_CREAT
     try:
         fd = os.open(lock, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
-    except OSError:  # it went away, or lies where only reading is allowed
+    except OSError:  # the file was removed, or the filesystem is read-only
         yield how == fcntl.LOCK_SH
         return
     try:
@@ -125,7 +125,7 @@ def try_lock(lock: Path, how: int) -> Iterator[bool]:
 
 
 def is_safe_generation(path: Path) -> bool:
-    """Whether nothing lies in a generation that would make git do more than read."""
+    """Whether a generation contains nothing that would make git do more than read."""
     try:
         known = {entry.name for entry in os.scandir(path)} <= _KNOWN_ENTRIES
         plain = {entry.name for entry in os.scandir(path / "objects")} == {"pack"}
@@ -136,7 +136,7 @@ def is_safe_generation(path: Path) -> bool:
 
 
 def is_intact(path: Path) -> bool:
-    """Whether every pack is what git wrote: each ends with a digest of itself. Reads all of it."""
+    """Whether every pack has an index and matches the digest at its end. This reads all packs."""
     try:
         packs = list((path / "objects/pack").glob("*.pack"))
         whole = all(pack.with_suffix(".idx").is_file() for pack in packs)

@@ -1,9 +1,9 @@
-"""Reading a commit from a mirror: its files by name and id, and what two commits differ in.
+"""Reads a commit from a mirror: its files by path and id, and the differences between two commits.
 
-Names come from git's objects and are attacks until proven canonical; symlinks,
-submodules and unknown modes are recorded and never read. A listing is parsed as it
-comes, many lines at a time, and bounded: some kilobytes of trees can name any number
-of files. Nothing here writes anywhere.
+Paths come from git objects and are untrusted until they are proven canonical. Symlinks, submodules and
+unknown modes are recorded as refused and never read. A listing is parsed while it arrives, many lines at
+a time, and is bounded, because a few kilobytes of trees can name any number of files. Nothing here writes
+to disk.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MAX_TREE_BYTES = 256 << 20
 MAX_CHANGES_BYTES = 64 << 20
 
 _BLOCK = 1 << 17
-# Arguments of one process: the kernel allows 2 MiB of them, and a path may have 4 KiB.
+# The kernel allows 2 MiB of arguments for a process, and a path may have 4 KiB.
 _PATHS_AT_ONCE = 400
 _REGULAR, _EXECUTABLE = "100644", "100755"
 _PLAIN, _PROGRAM = f"{_REGULAR} blob ", f"{_EXECUTABLE} blob "
@@ -54,14 +54,14 @@ _DIFF = (
     "--no-commit-id",
 )
 
-# Built by the hundred thousand, past the constructor.
+# Bypasses the constructor for speed: a listing creates hundreds of thousands of these.
 _version = partial(tuple.__new__, FileVersion)
 
 
 async def read_tree(
     runner: GitRunner, repository: Path, commit: CommitId, folder: RelPath = _REPOSITORY_ROOT
 ) -> CommitTree:
-    """All entries of a commit, those that can be delivered and those that are refused."""
+    """Return all entries of a commit: files that can be delivered, and refused entries."""
     command = [*_LIST, "-r", "--end-of-options", commit, *([f"{folder}/"] if folder else [])]
     with runner.stream(command, repository=repository) as process:
         return await run_in_worker(lambda: _parse_tree(process, commit), lambda: kill_group(process.pid))
@@ -70,9 +70,10 @@ async def read_tree(
 async def read_changes(
     runner: GitRunner, repository: Path, before: CommitId, after: CommitId
 ) -> tuple[TreeChange, ...] | None:
-    """What differs between two commits; None if that is not told by regular files with canonical names.
+    """Return the differences between two commits.
 
-    Whatever is odd is left to `read_tree`, which names it.
+    None if they are not all regular files with canonical paths, or the diff cannot be read. The caller
+    then uses `read_tree`, which reports each refused entry.
     """
     try:
         said = await runner.run(_DIFF, [before, after], repository=repository, max_output=MAX_CHANGES_BYTES)
@@ -88,7 +89,7 @@ async def read_changes(
 async def look_up_files(
     runner: GitRunner, repository: Path, commit: CommitId, paths: Collection[str]
 ) -> dict[str, FileVersion]:
-    """Those of the paths that are regular files in a commit."""
+    """Return those of the paths that are regular files in a commit."""
     found: dict[str, FileVersion] = {}
     waiting = iter(sorted(set(paths)))
     while some := list(islice(waiting, _PATHS_AT_ONCE)):
@@ -96,14 +97,14 @@ async def look_up_files(
         listing.add(
             await runner.run(_LIST, [commit, *some], repository=repository, max_output=MAX_TREE_BYTES)
         )
-        # Asked for a folder and for something in it, git lists all that is in it.
+        # Given a folder and a path inside it, git lists everything in that folder.
         files = listing.result().files
         found |= {path: files[path] for path in some if path in files}
     return found
 
 
 def commit_time(commit: bytes) -> int:
-    """The committer's time in a commit as git stores it; 0 if it has none that can be read."""
+    """Return the committer's time of a commit as git stores it; 0 if it is missing or malformed."""
     for line in commit.partition(b"\n\n")[0].split(b"\n"):
         if line.startswith(b"committer "):
             stamp = line.split(b" ")[-2]
@@ -123,7 +124,7 @@ def _parse_tree(process: subprocess.Popen[bytes], commit: CommitId) -> CommitTre
 
 
 def _line_blocks(output: PipedOutput, commit: CommitId) -> Iterator[bytes]:
-    """Whole lines, many at a time; git prints them in small pieces."""
+    """Yield blocks of whole lines; git prints in small pieces, which would be slow to parse one by one."""
     parts: list[bytes] = []
     size = due = 0
     while chunk := output.read():
@@ -140,7 +141,7 @@ def _line_blocks(output: PipedOutput, commit: CommitId) -> Iterator[bytes]:
 
 
 class _TreeListing:
-    """The lines of `git ls-tree -z`, each `<mode> <type> <id>\\t<path>`."""
+    """Collects the lines of `git ls-tree -z`, each `<mode> <type> <id>\\t<path>`."""
 
     def __init__(self) -> None:
         self.lines = 0
@@ -183,35 +184,35 @@ class _TreeListing:
             return
         if mode == "120000":
             self._refused.append(RefusedEntry(path, path, RefusedEntryKind.SYMLINK))
-        elif not mode.startswith("100"):  # git takes every mode that it does not know for a submodule
+        elif not mode.startswith("100"):  # git treats every unknown mode as a submodule
             self._refused.append(RefusedEntry(path, path, RefusedEntryKind.SUBMODULE))
         elif path in self._files:
             self._twice.add(path)
         else:
-            # Of a mode only the owner's executable bit counts: setuid and the like never reach the disk.
+            # Only the owner's executable bit is used: setuid and similar bits never reach the disk.
             self._files[text] = FileVersion(BlobId(blob), executable=bool(int(mode, 8) & 0o100))
 
 
 def _parse_plain_lines(lines: list[str]) -> dict[str, FileVersion] | None:
-    """All of the lines at once, if they are regular files with canonical names, each there once."""
+    """Parse all lines at once; None unless all are regular files with canonical, unique paths."""
     heads = {line[: len(_PLAIN)] for line in lines}
     if not heads <= {_PLAIN, _PROGRAM}:
         return None
-    tab = lines[0].index("\t") if lines else 0  # ids of one repository have one length
+    tab = lines[0].index("\t") if lines else 0  # all ids of a repository have the same length
     paths = [line[tab + 1 :] for line in lines]
     if not _all_canonical(paths):
         return None
     flags: Iterable[bool] = repeat(False)
     if _PROGRAM in heads:
         flags = [line.startswith(_PROGRAM) for line in lines]
-    # git printed these ids, so they need no check, and as plain strings they take half the time and room.
+    # git printed these ids, so they need no validation; plain strings take half the time and memory.
     blobs = [line[len(_PLAIN) : tab] for line in lines]
     found = dict(zip(paths, map(_version, zip(blobs, flags, strict=False)), strict=True))
     return found if len(found) == len(lines) else None
 
 
 def _parse_change(head: str, path: str) -> TreeChange | None:
-    """One line of `git diff-tree --raw -z`: `:<mode> <mode> <id> <id> <letter>`."""
+    """Parse one line of `git diff-tree --raw -z`: `:<mode> <mode> <id> <id> <letter>`."""
     modes = head[1:14].split(" ")
     blobs = head[15:].split(" ")
     if not {*modes} <= {_REGULAR, _EXECUTABLE, _NO_ENTRY_MODE}:
@@ -228,7 +229,7 @@ def _all_canonical(paths: Sequence[str]) -> bool:
 
 
 def _nearest_canonical_folder(text: str) -> RelPath:
-    """The deepest canonical folder above a name that is not canonical."""
+    """Return the deepest canonical folder above a path that is not canonical."""
     good = RelPath("")
     for part in text.split("/")[:-1]:
         try:

@@ -1,8 +1,8 @@
-"""One running `git cat-file`: questions in windows, answers in their order.
+"""One running `git cat-file`: requests in windows, answers in the same order.
 
-It stands under `stoker.git.mirror.objects`, which decides what is asked. Answers are cut
-out of large reads without being copied twice. All of it is for a worker thread; it
-knows nothing but local objects, and a missing one is an answer, never a fetch.
+`stoker.git.mirror.objects` uses it and decides what to request. Answers are cut out of large reads
+without a second copy. All of it is for a worker thread. It reads local objects only: a missing object is
+reported as missing and never fetched.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from stoker.git.process.runner import GitRunner
 ObjectNameT = TypeVar("ObjectNameT", bound=str)
 
 WHOLE = 1 << 20
-"""Contents up to this size come as one piece."""
+"""Contents up to this size come as one chunk."""
 
-# Two windows of questions fit into a pipe that nobody reads, so asking never waits for git, which may itself
-# be waiting for us to read.
+# Two windows of requests fit into the pipe's buffer, so writing never blocks on git. Otherwise both could
+# deadlock: git waiting for us to read its output, and we for git to read its input.
 _WINDOW = 256
 _MAX_LINE = 1024
 
 
 class CatFile:
-    """A process that is asked by one caller at a time."""
+    """One `git cat-file` process, for one caller at a time."""
 
     def __init__(self, runner: GitRunner, repository: Path) -> None:
         self._stack = ExitStack()
@@ -41,10 +41,10 @@ class CatFile:
         self._data = b""
         self._at = 0
         self.is_at_rest = True
-        """Whether every answer was read, so that it may be asked again."""
+        """Whether every answer was read, so that the process can take new requests."""
 
     def answered(self, verb: str, names: Sequence[ObjectNameT]) -> Iterator[list[ObjectNameT]]:
-        """Names whose answers are to be read, in windows; the next is asked for while one is read."""
+        """Request the names and yield windows whose answers the caller reads; the next is already sent."""
         self.is_at_rest = False
         waiting = iter(names)
         window = self._ask(verb, waiting)
@@ -55,7 +55,7 @@ class CatFile:
         self.is_at_rest = True
 
     def sizes(self, names: Sequence[str]) -> Iterator[int | None]:
-        """The answers about a window of objects: how large each is, None if it is missing."""
+        """Read the answers for a window of `info` requests: each size, None if the object is missing."""
         parts = [self._data[self._at :]]
         left = len(names) - parts[0].count(b"\n")
         while left > 0:
@@ -66,7 +66,7 @@ class CatFile:
         return map(_parse_size, names, lines)
 
     def header(self, name: str, kind: bytes) -> int | None:
-        """The size of the content that follows, None if it is missing."""
+        """Read a header: the size of the content that follows, None if the object is missing."""
         while (end := self._data.find(b"\n", self._at)) < 0:
             if len(self._data) - self._at > _MAX_LINE:
                 raise GitFailed("git answers with nonsense; the mirror is damaged")
@@ -79,16 +79,16 @@ class CatFile:
         return size
 
     def content(self, size: int) -> Iterator[bytes]:
-        """What follows the header; all of it must be read before anything else."""
+        """Read the content after a header; the caller must consume all of it before the next read."""
         end = self._at + size
-        if end < len(self._data):  # all of it is here, with the line feed that ends it
+        if end < len(self._data):  # the whole content and its final line feed are buffered
             whole = self._data[self._at : end]
             self._at = end + 1
             return iter((whole,))
         return iter((self._gathered(size),)) if size <= WHOLE else self._pieces(size)
 
     def kill(self) -> None:
-        """Whoever waits for an answer then gets an error."""
+        """Kill the process; a thread that waits for an answer gets an error."""
         kill_group(self._process.pid)
 
     def close(self) -> None:
@@ -127,7 +127,7 @@ class CatFile:
 
 
 def _parse_size(name: str, line: bytes) -> int | None:
-    """What stands in an answer: `<id> <type> <size>` or `<name> missing`."""
+    """Parse the size in an answer, `<id> <type> <size>` or `<name> missing`; None if missing."""
     last = line[line.rfind(b" ") + 1 :]
     if last.isdigit():
         return int(last)

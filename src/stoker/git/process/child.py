@@ -1,9 +1,8 @@
-"""One program as a child of the event loop: started, listened to, ended.
+"""Runs one child process on the event loop: start it, read its output, end it.
 
-It runs in a process group of its own, so that whatever it started (ssh, http
-helpers, indexers) is killed together with it on timeout, on cancellation and when
-it prints too much. Pipes are read by the loop itself; asyncio's own children cost
-a thread each.
+The child runs in its own process group, so that its own children (ssh, http helpers, indexers) are killed
+with it on timeout, on cancellation and when it prints too much. The event loop reads the pipes directly,
+because asyncio's own subprocesses cost a thread each.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ _FIRST_POLL_SECONDS = 0.0002
 
 
 class ChildResult(NamedTuple):
-    """How it ended and what it said."""
+    """The exit code and the output of a child process."""
 
     code: int
     output: bytes | None
-    """None if it was more than allowed."""
+    """None if there was more than allowed."""
     complaint: bytes
 
 
@@ -46,13 +45,13 @@ async def run_child(
     hidden: Sequence[str] = (),
     watch: DumbHttpWatch | None = None,
 ) -> ChildResult:
-    """Run it to its end; raises TimeoutError when that does not come in time.
+    """Run the child to its end; raise TimeoutError if it does not end in time.
 
-    What it complains of comes without `hidden`, also where only the end of it is kept. It is killed as
-    soon as `watch` sees that it asks a dumb server for files.
+    The strings in `hidden` are removed from its stderr, even if only the end of stderr is kept. The child
+    is killed as soon as `watch` sees a request for files of a dumb HTTP server.
     """
     with contextlib.ExitStack() as files:
-        process = subprocess.Popen(  # noqa: ASYNC220 - asyncio's own way blocks just as long, and costs more
+        process = subprocess.Popen(  # noqa: ASYNC220 - asyncio's own start blocks just as long, and costs more
             argv,
             stdin=files.enter_context(_memory_file(stdin)) if stdin else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -80,13 +79,13 @@ async def run_child(
 
 
 def kill_group(pid: int) -> None:
-    """End it and all that it started."""
+    """Kill a process and everything that it started."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
 
 
 class _ChildOutput:
-    """What comes through both pipes; one left unread would stop the child for ever."""
+    """Reads both pipes of a child; an unread pipe would fill up and block the child for ever."""
 
     def __init__(
         self,
@@ -117,9 +116,10 @@ class _ChildOutput:
 
     @property
     def complaint(self) -> bytes:
-        """The end of it, without secrets; the reason stands last, however much a server says before.
+        """The end of stderr without secrets; git prints the reason last, after any output of the server.
 
-        Before the end lies a margin, in which the rest of a secret that was cut in two must lie.
+        A secret may be cut in two where the kept text begins. `_tail` therefore keeps a margin of one
+        secret's length more than is shown, so that a secret which reaches into the shown part is found whole.
         """
         at = self._margin if self._is_cut else 0
         shown, begin = [], 0
@@ -132,7 +132,7 @@ class _ChildOutput:
     async def everything(self) -> None:
         for pipe in self._pipes:
             await pipe.ended
-        if self._requests is not None:  # every process that could write to it has ended
+        if self._requests is not None:  # all writers of the trace have ended
             await self._requests.ended
 
     def close(self) -> None:
@@ -162,7 +162,7 @@ class _ChildOutput:
 
 
 class _ChildPipe:
-    """One pipe, read whenever there is something."""
+    """One pipe that the event loop reads whenever it has data."""
 
     def __init__(self, file: IO[bytes] | None, take: Callable[[bytes], None]) -> None:
         if file is None:
@@ -193,7 +193,7 @@ class _ChildPipe:
 
 
 async def _reap_closed(process: subprocess.Popen[bytes]) -> None:
-    """A process that has closed its pipes is all but gone; it is not worth a thread to wait for it."""
+    """Poll for the end of a process that has closed its pipes: it ends soon, so no thread is needed."""
     pause = _FIRST_POLL_SECONDS
     while process.poll() is None:
         await asyncio.sleep(pause)
@@ -201,7 +201,7 @@ async def _reap_closed(process: subprocess.Popen[bytes]) -> None:
 
 
 async def _reap_killed(process: subprocess.Popen[bytes]) -> None:
-    """Wait for the end of what was killed, however often we are told to hurry; for ten seconds at most."""
+    """Wait for the end of a killed process, despite repeated cancellation, for ten seconds at most."""
     pause = _FIRST_POLL_SECONDS
     while process.poll() is None and pause < 5:
         with contextlib.suppress(asyncio.CancelledError):
@@ -210,11 +210,11 @@ async def _reap_killed(process: subprocess.Popen[bytes]) -> None:
 
 
 def _memory_file(content: bytes) -> IO[bytes]:
-    """Something to read `content` from that needs nobody to write it meanwhile."""
+    """Return a file with `content` as stdin, so that no writer has to feed a pipe."""
     if hasattr(os, "memfd_create"):
         file: IO[bytes] = os.fdopen(os.memfd_create("stdin", os.MFD_CLOEXEC), "w+b")
     else:
-        import tempfile  # noqa: PLC0415 - Linux has something better
+        import tempfile  # noqa: PLC0415 - Linux has memfd and does not need it
 
         file = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
     file.write(content)

@@ -1,12 +1,12 @@
-"""Ends a git whose server speaks the dumb HTTP protocol.
+"""Ends a git process whose server uses the dumb HTTP protocol.
 
-A server without git serves plain files. git then fetches any number of them by itself, each of
-which may be as large as a whole answer may be, so that no cap on an answer holds. git has no
-setting against it, and a question beforehand binds no server. But git tells on request which
-requests it sends (GIT_TRACE_CURL, headers only): the first one for a single object or pack file,
-which no smart server is ever asked for, ends the process.
+A server without git serves plain files. git then downloads any number of them, and the file size limit
+applies to each file and not to their sum, so the fetch is unbounded. git has no setting against this, and
+a probe beforehand proves nothing about later answers of the server. But git can trace the requests that it
+sends (GIT_TRACE_CURL, headers only). The first request for a single object or pack file, which git never
+sends to a smart server, ends the process.
 
-What git tells here is looked at and thrown away; it is never shown.
+The trace is searched and dropped; it must never be shown.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MAX_LINE_BYTES = 16 * 1024
 
 
 class DumbHttpWatch:
-    """The requests of one git process."""
+    """Watches the HTTP requests of one git process through a pipe."""
 
     def __init__(self) -> None:
         reading, self.writing = os.pipe()
@@ -36,12 +36,12 @@ class DumbHttpWatch:
         return {"GIT_TRACE_CURL": f"/dev/fd/{self.writing}", "GIT_TRACE_CURL_NO_DATA": "1"}
 
     def started(self) -> None:
-        """The child has its end of the pipe."""
+        """Close our copy of the pipe's write end, because the child has started with its own."""
         os.close(self.writing)
         self.writing = -1
 
     def saw(self, chunk: bytes) -> bool:
-        """Whether git asks a dumb server for files."""
+        """Take a piece of the trace; return whether git requests files of a dumb server."""
         text = self._line + chunk
         self.is_dumb = self.is_dumb or _OBJECT.search(text) is not None
         self._line = text[text.rfind(b"\n") + 1 :][-_MAX_LINE_BYTES:]

@@ -1,9 +1,8 @@
-"""The environment of a git process, built from nothing.
+"""The environment of a git process, built from scratch.
 
-No setting of the machine, the user or a repository reaches git, and everything
-that would run a program (hooks, helpers, submodules, transports other than the one
-of the address) is switched off. Memory is bounded by settings, for big files and
-big packs alike.
+No setting of the machine, the user or a repository reaches git. Everything that would run a program
+(hooks, helpers, submodules, transports other than that of the address) is disabled. Settings bound git's
+memory, for large files and large packs alike.
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ from stoker.git.private_files import write_private
 # No process that reads or packs objects may grow with the size of a file or of a pack.
 _MEMORY = {
     "core.bigFileThreshold": "4m",  # larger blobs are streamed, not held in memory
-    "core.packedGitLimit": "64m",  # of packs mapped at once; the default maps all of a pack
+    "core.packedGitLimit": "64m",  # mapped pack data; the default maps a whole pack
     "core.packedGitWindowSize": "16m",
-    # Below what a walk over the contents goes back to, each chain of deltas is unpacked again and again:
-    # at 64m the same 10,000 files took five times as long.
+    # If the cache is too small for the delta bases that reading all contents needs, git unpacks each delta
+    # chain again and again: with 64m, reading 10,000 files took five times as long.
     "core.deltaBaseCacheLimit": "128m",
     "pack.windowMemory": "32m",
     "pack.threads": "2",
@@ -34,20 +33,21 @@ _CONFIG = _MEMORY | {
     "maintenance.auto": "false",
     "core.hooksPath": "/dev/null",
     "core.fsmonitor": "false",
-    # Every repository of ours is a copy. What a loss of power tears is found by its id and fetched again.
+    # Every repository here is a cache. Objects that a power loss damages fail the check of their id and are
+    # fetched again.
     "core.fsync": "none",
     "credential.helper": "",
     "fetch.unpackLimit": "1",
     "fetch.recurseSubmodules": "false",
     "protocol.allow": "never",
-    # askpass would answer the host that a redirect leads to.
+    # Otherwise askpass would send the credentials to the host that a redirect names.
     "http.followRedirects": "false",
     "http.lowSpeedLimit": "512",
 }
 
 
 def base_environment(home: Path) -> dict[str, str]:
-    """What every git of one cache gets."""
+    """Return the environment that every git process of one cache gets."""
     environment = {
         "HOME": str(home),
         "LC_ALL": "C",
@@ -59,24 +59,23 @@ def base_environment(home: Path) -> dict[str, str]:
         "GIT_NO_REPLACE_OBJECTS": "1",
         "GIT_OPTIONAL_LOCKS": "0",
         "GIT_SSH_COMMAND": "false",
-        # Without a repository of ours git must not find one that lies above the folder it starts in.
+        # Without GIT_DIR, git must not discover a repository in a folder above its working directory.
         "GIT_CEILING_DIRECTORIES": str(home.parent),
     }
     return environment | _numbered_config(_CONFIG, 0)
 
 
 def with_config(environment: Mapping[str, str], config: Mapping[str, str]) -> dict[str, str]:
-    """The same with more settings."""
+    """Return the environment with additional settings."""
     return {**environment, **_numbered_config(config, int(environment["GIT_CONFIG_COUNT"]))}
 
 
 def write_safe_directory_config(home: Path, url: RepoUrl) -> Path:
-    """A configuration for whoever serves one local repository to us.
+    """Write the configuration for the `git upload-pack` that serves one local repository.
 
-    That process is started by git without our variables; only a file reaches it. It
-    names the repository as safe, because a mirror that is mounted into a pod usually
-    belongs to another user and git then says "detected dubious ownership". And it
-    bounds memory there too.
+    git starts that process without our variables, so settings reach it only through a file. The file marks
+    the repository as safe, because a mirror that is mounted into a pod usually belongs to another user, and
+    git would fail with "detected dubious ownership". It also bounds the memory of that process.
     """
     place = unquote(urlsplit(url).path).rstrip("/")
     if not place.isprintable():

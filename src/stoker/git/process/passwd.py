@@ -1,10 +1,10 @@
-"""A name for a user id that has none, as ssh and ssh-keygen demand one.
+"""Gives a user id without a passwd entry a user name, because ssh and ssh-keygen require one.
 
-Both end with "No user exists for uid" before they read any option, and a container
-may run under any number: 2003 of a gateway, 1000620000 of a cluster that hands them
-out. `libnss_wrapper` (Debian: libnss-wrapper, part of our image) answers the question
-in the one process that asks it, from two files in a private folder. Where it is not
-installed, the caller says what is missing; no file of the machine is ever written.
+Both fail with "No user exists for uid" before they read any option, and a container may run as any user
+id: 2003 in a gateway image, 1000620000 in a cluster that assigns them (OpenShift). `libnss_wrapper`
+(Debian: libnss-wrapper, part of our image) answers the lookup inside that one process, from two files in a
+private folder. If it is not installed, the caller reports what is missing. No file of the machine is ever
+written.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _FOLDERS = ("/usr/lib64", "/usr/lib", "/usr/local/lib")
 
 
 def has_ssh_user() -> bool:
-    """Whether ssh would run for the user that we are."""
+    """Whether ssh can run as the current user."""
     return _has_passwd_entry() or nss_wrapper_path() is not None
 
 
 def ssh_user_environment(folder: Path) -> dict[str, str]:
-    """What the environment of ssh must hold; files that it names are put into `folder`."""
+    """Return the variables that ssh needs, and write the files that they name into `folder`."""
     found = None if _has_passwd_entry() else nss_wrapper_path()
     if found is None:
         return {}
@@ -39,7 +39,7 @@ def ssh_user_environment(folder: Path) -> dict[str, str]:
 
 @cache
 def nss_wrapper_path() -> Path | None:
-    """Where distributions put it."""
+    """Search the library folders of the distributions; None if the library is not installed."""
     multiarch = sysconfig.get_config_var("MULTIARCH")
     folders = (f"/usr/lib/{multiarch}", *_FOLDERS) if multiarch else _FOLDERS
     return next((path for folder in folders if (path := Path(folder, _LIBRARY)).is_file()), None)

@@ -1,7 +1,7 @@
-"""What a local git prints, read in a worker thread with a limit on its silence.
+"""Reads the output of a local git in a worker thread, with a timeout between two pieces of output.
 
-Used where an answer is long and parsed as it comes. A caller that is cancelled ends
-git, which ends the thread: no thread is left behind, and nobody waits for one.
+Used for long output that is parsed while it arrives. When the caller is cancelled, it kills git, which
+ends the thread, so that no thread is left behind.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ T = TypeVar("T")
 SILENCE_TIMEOUT = 120.0
 READ_BYTES = 1 << 17
 _PIPE_BYTES = 1 << 18
-# git prints in pieces of 4 KiB. Waking up for each costs more than using what is in it, so after a small one
-# it is given a moment to fill the pipe.
+# git prints in pieces of 4 KiB. Waking up for each costs more than processing it, so after a small read the
+# reader pauses to let git fill the pipe.
 _SMALL = 1 << 14
 _MOMENT = 0.0003
 
 
 class PipedOutput:
-    """The answers of one process."""
+    """The standard output of one process."""
 
     __slots__ = ("_fd", "_hasty", "_poll")
 
@@ -40,7 +40,7 @@ class PipedOutput:
             raise ValueError("the process was started without pipes")
         self._fd = process.stdout.fileno()
         if sys.platform == "linux":
-            # The switches between two processes cost more than the memory of a larger pipe.
+            # Context switches between the two processes cost more than the memory of a larger pipe.
             with contextlib.suppress(OSError):
                 fcntl.fcntl(self._fd, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
         self._hasty = False
@@ -48,7 +48,7 @@ class PipedOutput:
         self._poll.register(self._fd, select.POLLIN)
 
     def read(self) -> bytes:
-        """What there is, at least a byte; nothing at the end."""
+        """Wait for output and return it; empty at the end of the output."""
         if self._hasty:
             time.sleep(_MOMENT)
         if not self._poll.poll(SILENCE_TIMEOUT * 1000):
@@ -59,16 +59,16 @@ class PipedOutput:
 
 
 async def run_in_worker(work: Callable[[], T], abort: Callable[[], None]) -> T:
-    """What the work returns; if the caller is cancelled, `abort` must make the work end soon."""
+    """Run `work` in a thread and return its result; on cancellation, `abort` must make it end soon."""
     running = asyncio.get_running_loop().run_in_executor(None, work)
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
         abort()
-        while not running.done():  # however often we are told to hurry
+        while not running.done():  # even if the task is cancelled again
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.wait([running])
         raise
     finally:
         if running.done() and not running.cancelled():
-            running.exception()  # looked at, so that nobody is told it never was
+            running.exception()  # retrieve it, or asyncio logs "exception was never retrieved"

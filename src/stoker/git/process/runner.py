@@ -1,15 +1,13 @@
 """The only code that starts git.
 
-Each call is one process with a fixed argument list in an environment built from
-nothing (`stoker.git.process.env`). Operands always follow `--end-of-options`, so
-none of them can become an option, whatever type let it through. Credentials travel
-in the environment of the one process that needs them, or in a file that goes away
-with it (`stoker.git.auth.git_env`).
+Each call is one process with a fixed argument list and an environment built from scratch
+(`stoker.git.process.env`). Operands always follow `--end-of-options`, so git can never read an operand as
+an option, even if its type failed to validate it. Credentials are passed in the environment of the one
+process that needs them, or in a file that is removed with it (`stoker.git.auth.git_env`).
 
-A git that talks to somebody else runs under limits of the kernel: on memory always,
-because a server can make git hold what it sends, and on the size of a file where
-the caller caps what may be received. They hold for http, ssh and local sources
-alike, since all that arrives is written as one pack.
+A git that contacts a remote runs under kernel limits (ulimit): always on memory, because a server can make
+git hold what it sends, and on file size if the caller limits the bytes to receive. The limits work for
+http, ssh and local remotes alike, because git writes everything that it receives as one pack.
 """
 
 from __future__ import annotations
@@ -39,11 +37,12 @@ MAX_OUTPUT = 1 << 20
 MAX_MEMORY = 1 << 30
 
 GitErrorMapper = Callable[[str, RepoUrl | None, int | None], StokerError]
-"""Makes an error of what git said, the repository it talked to, and what it might receive."""
+"""Maps git's error output, the address of the remote and the byte limit to an error."""
 
 _NO_ACCESS = RepoAccess()
 _NO_CREDENTIALS = GitEnvironment({}, {})
-# A limit that is lower already stays. Without the trap git would be killed silently instead of saying why.
+# A limit that is already lower stays in force. Without the trap, SIGXFSZ would kill git without an error
+# message when the file size limit is reached.
 _LIMITED = """\
 trap "" XFSZ
 ulimit -d "$1" 2>/dev/null || :
@@ -57,7 +56,7 @@ _UNTRUSTED_HOST_KEY = "Host key verification failed"
 
 
 class GitRunner:
-    """Runs git for one user of the cache folder."""
+    """Runs git with the helper programs and private files of one cache folder."""
 
     def __init__(self, cache: Path, *, timeout: float = TIMEOUT, max_memory: int = MAX_MEMORY) -> None:
         self.cache = cache.absolute()
@@ -68,7 +67,7 @@ class GitRunner:
 
     @property
     def home(self) -> Path:
-        """A folder of this user alone, for what lives as long as one call."""
+        """A folder that only this user can enter, for files that exist during one call."""
         return self._at_home().home
 
     async def run(
@@ -85,10 +84,10 @@ class GitRunner:
         timeout: float | None = None,
         judge: GitErrorMapper = error_for,
     ) -> bytes:
-        """What git printed; raises one of `stoker.git.errors` if it fails, hangs or says too much.
+        """Return git's output; raise one of `stoker.git.errors` if git fails, times out or prints too much.
 
-        `url` is the repository that it talks to, if it talks to one; `max_bytes` then caps what may
-        be received.
+        `url` is the remote repository that git contacts, if any; `max_bytes` then limits what git may
+        receive.
         """
         seconds = self._timeout if timeout is None else timeout
         argv = [*command, *(["--end-of-options", *operands] if operands else [])]
@@ -114,9 +113,9 @@ class GitRunner:
     def stream(
         self, command: Sequence[str], *, repository: Path, limited: bool = False
     ) -> Iterator[subprocess.Popen[bytes]]:
-        """A git that answers questions about local objects; for a worker thread, never for the event loop.
+        """Yield a git process that reads or writes local objects; for a worker thread, not the event loop.
 
-        `limited`: what it is fed comes from somebody else, so that it runs under the limit on memory.
+        `limited` applies the memory limit, for a process whose input comes from an untrusted source.
         """
         with subprocess.Popen(
             self._limited(command, None) if limited else ["git", *command],
@@ -142,7 +141,7 @@ class GitRunner:
             raise GitFailed(f"folder {home} cannot be written: {error.strerror}") from error
 
     def _at_home(self) -> CredentialHelpers:
-        """The helpers, put back if somebody has emptied the cache."""
+        """Return the helpers; install them again if the cache folder was emptied."""
         if not self._helpers.intact:
             self._helpers = self._furnished()
         return self._helpers
@@ -162,7 +161,7 @@ class GitRunner:
             yield opened
 
     def _limited(self, argv: Sequence[str], max_bytes: int | None) -> list[str]:
-        """git under limits; the shell runs a fixed text and hands its arguments on untouched."""
+        """Return the command for git under limits; the fixed shell script passes arguments unchanged."""
         blocks = "none" if max_bytes is None else str(max(1, max_bytes // 512))
         return ["/bin/sh", "-c", _LIMITED, "sh", str(self._max_memory // 1024), blocks, *argv]
 
@@ -175,7 +174,7 @@ class GitRunner:
         pin: PinnedAddress = NO_PIN,
     ) -> dict[str, str]:
         own = {"PATH": os.environ.get("PATH", os.defpath)}
-        # Whoever would end a silent git may be killed first; then it ends by itself.
+        # This process may be killed before it can end a stalled git; with this setting git ends by itself.
         config = {"http.lowSpeedTime": str(math.ceil(min(seconds, self._timeout)))}
         if repository is not None:
             own["GIT_DIR"] = str(repository)
@@ -229,7 +228,7 @@ def _git_error(
 ) -> StokerError:
     said = redact_secrets(complaint.decode(errors="replace"))
     if url is not None and url.scheme == "ssh" and isinstance(access.login, GitSshKey):
-        from stoker.git.auth.ssh import host_key_error, strip_ssh_debug  # noqa: PLC0415 - most gits never speak ssh
+        from stoker.git.auth.ssh import host_key_error, strip_ssh_debug  # noqa: PLC0415 - most never use ssh
 
         if _UNTRUSTED_HOST_KEY in said:
             return host_key_error(said, url, access.login)
@@ -238,7 +237,7 @@ def _git_error(
 
 
 def _git_verb(command: Sequence[str]) -> str:
-    """What git is asked to do; settings may stand before it."""
+    """Return git's subcommand; `-c` settings may precede it."""
     return next(word for word in command if word[0] != "-" and word.replace("-", "").isalpha())
 
 

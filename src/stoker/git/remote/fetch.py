@@ -1,18 +1,17 @@
-"""What is asked of the source, and with how many words.
+"""Fetches commits and blobs from a remote into a mirror: shallow first, then incremental.
 
-The first fetch of a ref takes one commit and nothing of its history, without the
-contents that `FetchLimits` leaves out, which are blobs of a gigabyte and more. From then on
-the source is told which commit we have and sends what is new since, which costs it and
-us the same whatever the size of the tree. If that becomes more than it should (a
-rewritten branch drags its whole history in), one commit alone is taken again. Contents
-that were left out come in one request.
+`stoker.git.mirror.mirror` calls it. The first fetch of a ref is a shallow partial clone: one commit
+without history, and without the blobs that `FetchLimits.left_out` filters (1 GiB and larger). Later
+fetches negotiate from the commit that the mirror has, so their cost does not depend on the size of
+the tree. If such a fetch exceeds its limit (a rewritten branch brings its whole history), the fetcher
+takes one shallow commit again. Filtered blobs come later, all in one request.
 
-Where a ref is known as a branch, asking where it is and taking what is new are one
-conversation (`follow`): nobody waits for two connections, which ssh makes dear.
+For a ref that is known to be a branch, `follow` resolves and fetches over one connection. A second
+connection would cost a second handshake, which is slow over ssh.
 
-git fetches a missing object by itself, one request for each, as soon as it knows a
-source that promised it. Only the calls made here know one: the source stands in their
-arguments and never in the mirror's settings, so a git that reads cannot fetch.
+git fetches a missing object of a promisor remote by itself, with one request for each object. Only the
+commands in this module name a promisor remote, in their arguments and never in the mirror's config, so
+a git process that only reads can never fetch.
 """
 
 from __future__ import annotations
@@ -40,24 +39,27 @@ _NO_NEGOTIATION = ("-c", "fetch.negotiationAlgorithm=noop")
 
 
 class FetchLimits(NamedTuple):
-    """How much of a source is accepted."""
+    """Limits on what a fetch accepts from a source."""
 
     fetch: int = 4 << 30
-    """Bytes of one answer."""
+    """Maximum bytes of one fetch."""
     news: int = 64 << 20
-    """Bytes of an answer with what is new since the last one, before one commit alone is taken instead."""
+    """Maximum bytes of an incremental fetch; above it the fetcher takes one shallow commit instead."""
     mirror: int = 8 << 30
-    """Bytes of a mirror before it is built anew."""
+    """Maximum bytes of a mirror; above it the mirror is rebuilt."""
     seconds: float = 1800.0
-    """For one answer. A large repository over a slow line takes its time; silence ends it much sooner."""
+    """Timeout of one fetch: long, for a large repository over a slow line. A stalled one ends much sooner."""
     left_out: str = "blob:limit=1g"
-    """Contents that are not fetched before somebody asks for them, in git's words."""
+    """Filter, in git's syntax, for the blobs that are fetched only when a reader needs them."""
     packs: int = 100
-    """Every fetch adds a pack. Building anew costs less than a repack, and bounds the disk."""
+    """Maximum packs of a mirror, above which it is rebuilt.
+
+    Every fetch adds a pack. A rebuild costs less than a repack, and bounds the disk.
+    """
 
 
 class RemoteFetcher:
-    """Brings objects of one source into one repository on disk."""
+    """Fetches objects of one remote into one repository on disk."""
 
     def __init__(self, remote: Remote, repository: Path, objects: MirrorObjects, limits: FetchLimits) -> None:
         self._remote = remote
@@ -66,7 +68,7 @@ class RemoteFetcher:
         self._limits = limits
 
     async def fetch(self, commit: CommitId, ref: GitRef) -> None:
-        """Have `commit` here: by its id, else by its ref, else by looking through everything (C-025)."""
+        """Fetch `commit`: by its id, else by its ref, else by fetching all branches and tags."""
         self._forget_old_tips()
         tip = tip_path(ref)
         if (self._repository / tip).exists() and await self._news(commit, ref, tip):
@@ -76,9 +78,9 @@ class RemoteFetcher:
         (self._repository / STALE_REFS / tip.name).unlink(missing_ok=True)
 
     async def follow(self, ref: GitRef, branch: str) -> CommitId | None:
-        """Where a branch is now, with what is new of it; None if it is gone or too much is new.
+        """Fetch a branch and return its commit; None if the branch is gone or the fetch is too large.
 
-        `branch` is its full name: of a short one git itself takes `refs/…` and tags first.
+        `branch` is the full name, because git resolves a short name to `refs/…` or a tag first.
         """
         tip = tip_path(ref)
         if not (self._repository / tip).exists():
@@ -91,7 +93,7 @@ class RemoteFetcher:
         return CommitId((self._repository / tip).read_text().strip())
 
     async def complete(self, blobs: Collection[BlobId]) -> None:
-        """Have these contents here; those that are missing come in one request."""
+        """Fetch those of the blobs that are missing, in one request."""
         missing = await self._objects.missing(blobs)
         if not missing:
             return
@@ -107,13 +109,13 @@ class RemoteFetcher:
             ) from error
 
     async def _news(self, commit: CommitId, ref: GitRef, tip: Path) -> bool:
-        """What is new since the tip; False if that is not the way."""
+        """Fetch incrementally from the tip; return False if a shallow fetch is needed instead."""
         try:
             return await self._taken((), commit, ref, tip, min(self._limits.news, self._limits.fetch))
         except SourceTooLarge:
             return False
         except SourceUnreachable:
-            # It may be that the way from there is what takes too long; the next attempt goes the other way.
+            # The incremental fetch itself may be too slow, so the next attempt, without the tip, is shallow.
             with contextlib.suppress(OSError):
                 (self._repository / tip).rename(self._repository / STALE_REFS / tip.name)
             raise
@@ -147,7 +149,7 @@ class RemoteFetcher:
         (self._repository / tip).write_text(f"{commit}\n")
 
     async def _partial(self, command: Sequence[str], refspecs: Sequence[str], max_bytes: int) -> None:
-        """Without the largest blobs, where the source can leave something out."""
+        """Fetch without the largest blobs, or with them if the server does not support filters."""
         try:
             await self._git([*command, f"--filter={self._limits.left_out}"], refspecs, max_bytes=max_bytes)
         except FilterRefused:
@@ -160,7 +162,7 @@ class RemoteFetcher:
             "remote.origin.url": self._remote.url,
             "remote.origin.promisor": "true",
             "remote.origin.partialclonefilter": self._limits.left_out,
-            "pack.threads": "1",  # each takes memory of its own
+            "pack.threads": "1",  # each thread takes memory of its own
         }
         reach_failpoint("fetch.before")
         try:
@@ -177,14 +179,14 @@ class RemoteFetcher:
             remove_temporary_packs(self._repository)
 
     def _forget_old_tips(self) -> None:
-        """Each tip is a line in every request, so only the latest few are kept."""
+        """Remove all but the latest tips, because git sends a line for each in every negotiation."""
         tips = [*(self._repository / TIPS).iterdir(), *(self._repository / STALE_REFS).iterdir()]
         for tip in sorted(tips, key=lambda path: path.stat().st_mtime, reverse=True)[MAX_TIPS:]:
             tip.unlink()
 
 
 def tip_path(ref: GitRef) -> Path:
-    """Where the last commit of a ref stands, below a repository."""
+    """The file, relative to the mirror, that holds the last fetched commit of a ref."""
     return TIPS / hashlib.sha256(ref.encode()).hexdigest()[:32]
 
 

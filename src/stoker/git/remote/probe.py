@@ -1,10 +1,9 @@
-"""Looking into a source's history for what its list of refs does not tell.
+"""Answers questions about a remote that need objects, not only the list of its refs.
 
-Which commit does a shortened id belong to, and is what a tag names a commit at all?
-Both take objects. They are fetched into a repository that lives as long as the
-question, commits alone where the server can leave the rest out, and under a limit
-on bytes. An answer about an object id stays true for ever, so this process asks
-once.
+`stoker.git.remote.resolve` needs it for two questions: which commit a shortened id belongs to, and
+whether a tag names a commit at all. Each probe fetches into a temporary repository and removes it
+afterwards. It fetches commits only, where the server supports filters, and under a limit on bytes.
+The answer for an object id never changes, so this process caches it.
 """
 
 from __future__ import annotations
@@ -28,7 +27,8 @@ MAX_DEPTH = 100
 MAX_REMEMBERED = 4096
 
 _BRANCHES_AND_TAGS = ("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*")
-# From the least to the most that a server may insist on sending. git remembers a filter unless told not to.
+# Ordered from the smallest to the largest transfer, for servers that refuse a filter. The last has an
+# explicit --no-filter, because git remembers the filter of an earlier fetch.
 _FILTER_FALLBACKS = (("--filter=tree:0",), ("--filter=blob:none",), ("--no-filter", f"--depth={MAX_DEPTH}"))
 
 K = TypeVar("K")
@@ -36,7 +36,7 @@ V = TypeVar("V")
 
 
 class _BoundedCache(OrderedDict[K, V], Generic[K, V]):
-    """Forgets the oldest when there is too much to remember."""
+    """A dict that drops its oldest entry when it is full."""
 
     def learn(self, key: K, value: V) -> V:
         self[key] = value
@@ -51,7 +51,7 @@ _key = secrets.token_bytes(32)
 
 
 async def object_kind(remote: Remote, target: CommitId, name: str) -> str:
-    """Whether an object that a ref names is a commit, a tree or a blob."""
+    """Return whether the object that a ref names is a commit, a tree or a blob."""
     if target in _kinds:
         return _kinds[target]
     with _temporary_repository(remote, len(target)) as repository:
@@ -67,13 +67,13 @@ async def object_kind(remote: Remote, target: CommitId, name: str) -> str:
 
 
 async def commits_with_prefix(remote: Remote, start: str, digits: int) -> set[CommitId]:
-    """The commits in the history of all branches and tags whose id begins like this."""
+    """Return the commits in the history of all branches and tags whose id has this prefix."""
     asker = await remote.identity(_key)
     if (asker, start) in _completed:
         return {_completed[asker, start]}
     with _temporary_repository(remote, digits) as repository:
         await _fetch_with_fallback(remote, repository, _FILTER_FALLBACKS, _BRANCHES_AND_TAGS, MAX_HISTORY)
-        # rev-parse takes no --end-of-options before this; `start` is hexadecimal.
+        # rev-parse does not accept --end-of-options before this; `start` is hexadecimal, so it is safe.
         command = ["rev-parse", f"--disambiguate={start}"]
         ids = (await remote.runner.run(command, repository=repository)).decode().split()
         kinds = await _local_object_kinds(remote, repository, ids)
@@ -85,7 +85,7 @@ async def commits_with_prefix(remote: Remote, start: str, digits: int) -> set[Co
 
 @contextmanager
 def _temporary_repository(remote: Remote, digits: int) -> Iterator[Path]:
-    """An empty bare repository for objects with ids of that length."""
+    """Yield an empty bare repository for ids of that length, and remove it afterwards."""
     try:
         with folder_for_one_call(remote.runner.home) as folder:
             yield make_bare(folder / "repository", digits)
@@ -102,12 +102,12 @@ async def _fetch_with_fallback(
     *,
     depth: bool = False,
 ) -> None:
-    """Try one way after the other, as long as the server refuses to leave something out or sends too much."""
+    """Try the option sets in order, until the server accepts a filter and the result is small enough."""
     for way in ways:
         options = [*way, "--depth=1"] if depth else way
         try:
-            # A tag that names a folder is not complete without it, of which git complains in the end; what
-            # we are after has arrived by then.
+            # For a tag that names a tree, a filtered fetch lacks that tree, and git fails its final
+            # connectivity check. The object that the probe needs has arrived by then.
             with suppress(GitFailed):
                 await remote.git(
                     [*QUIET_FETCH, *options],
@@ -123,7 +123,7 @@ async def _fetch_with_fallback(
 
 
 async def _local_object_kinds(remote: Remote, repository: Path, ids: Sequence[str]) -> dict[str, str]:
-    """The kinds of those objects that are here."""
+    """Return the kinds of those objects that the repository has."""
     asked = "".join(f"{id_}\n" for id_ in ids).encode()
     lines = await remote.runner.run(
         ["cat-file", "--batch-check=%(objectname) %(objecttype)"], repository=repository, stdin=asked

@@ -1,9 +1,9 @@
-"""A repository's address together with what opens it, read anew for every use.
+"""A repository's address together with its credentials, which are read again for every call.
 
-Whoever rotates a token or a key only changes the Secret or the file: the next call
-sees it. Where a call was under way at that moment, the source's refusal makes us
-read once more; only if something else was read is git run again, so that a wrong
-password costs the source one attempt and not two.
+To rotate a token or a key, an operator only changes the Secret or the file: the next call uses the
+new value. If the server refuses the credentials, because they were rotated during a call, `Remote`
+reads them again. It runs git a second time only if they have changed, so that a wrong password costs
+one login attempt and not two.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from stoker.git.process.runner import MAX_OUTPUT, GitErrorMapper, GitRunner
 
 
 class Remote:
-    """One repository elsewhere."""
+    """One remote repository: runs git against it with the current credentials."""
 
     def __init__(self, runner: GitRunner, url: RepoUrl, access: RepoAccessReader) -> None:
         self.runner = runner
@@ -38,7 +38,7 @@ class Remote:
         timeout: float | None = None,
         judge: GitErrorMapper = error_for,
     ) -> bytes:
-        """Run git with the access of now; what it printed."""
+        """Run git with the current credentials and return its output."""
 
         async def run(access: RepoAccess) -> bytes:
             return await self.runner.run(
@@ -66,10 +66,10 @@ class Remote:
         return await run(renewed)
 
     async def identity(self, key: bytes) -> str:
-        """Names what this access sees of this repository; for the folder of its mirror."""
+        """Return the name of the mirror folder for this address and these credentials."""
         return access_identity(key, self.url, await self._read_access())
 
 
 def local_remote(runner: GitRunner, repository: Path) -> Remote:
-    """A repository of this machine, which everybody may read who can."""
+    """A repository on this machine, which needs no credentials; only file permissions apply."""
     return Remote(runner, RepoUrl(f"file://{quote(str(repository.absolute()))}"), fixed_access(RepoAccess()))

@@ -1,15 +1,18 @@
-"""From what a person wrote as ref to the one commit that it means now.
+"""Resolves the ref that a user wrote to the commit that it names now.
 
-The only resolver: controller, agent and commands ask it, so that all of them mean
-the same. A full commit id is taken as it is; `refs/…` names exactly that; any other
-name is a branch before it is a tag, so that a tag pushed with the name of a followed
-branch changes nothing. `refs/tags/…` pins a tag whatever branches are created. Seven or
-more hexadecimal digits that are neither are the beginning of a commit id.
+This is the only resolver: controller, agent and commands all use it, so that a ref means the same to
+all of them. The rules, in order:
 
-The common case costs one `ls-remote`. `find_ref` stops there, for whoever fetches
-what was found next and sees then what it is. `resolve_ref` also makes sure that a ref
-that need not name a commit (a tag can name a file) does. Whoever asks for many refs of
-one source at once takes the steps one by one: `listed_names`, `list_refs`, `pick_ref`, `check_is_commit`.
+- A full commit id is taken as it is.
+- `refs/…` is an exact name. `refs/tags/…` therefore pins a tag, whatever branches are created.
+- Any other name is a branch before it is a tag, so that pushing a tag with the name of a followed
+  branch changes nothing.
+- Seven or more hexadecimal digits that name neither are the prefix of a commit id.
+
+The common case costs one `ls-remote`. `find_ref` stops there; it is for callers that fetch the result
+next and see then whether it is a commit. `resolve_ref` also verifies that a ref that can name another
+object (a tag can name a file) names a commit. Callers that resolve many refs of one source at once
+combine the steps themselves: `listed_names`, `list_refs`, `pick_ref`, `check_is_commit`.
 """
 
 from __future__ import annotations
@@ -32,7 +35,7 @@ _TAGS = "refs/tags/"
 
 
 async def resolve_ref(remote: Remote, ref: GitRef) -> CommitId:
-    """The commit that `ref` points at; an annotated tag is followed to its commit."""
+    """Return the commit that `ref` points at; an annotated tag is peeled to its commit."""
     name, target = await find_ref(remote, ref)
     if needs_commit_check(name):
         await check_is_commit(remote, ref, name, target)
@@ -40,12 +43,12 @@ async def resolve_ref(remote: Remote, ref: GitRef) -> CommitId:
 
 
 def needs_commit_check(name: str) -> bool:
-    """Whether what stands under a full name need not be a commit."""
+    """Whether a ref of this full name can point at an object that is not a commit."""
     return bool(name) and name != "HEAD" and not is_branch(name)
 
 
 async def check_is_commit(remote: Remote, ref: GitRef, name: str, target: CommitId) -> None:
-    """Raise unless it is a commit."""
+    """Raise `RefNotFound` unless the target is a commit."""
     from stoker.git.remote.probe import object_kind  # noqa: PLC0415 - a branch does not need it
 
     kind = await object_kind(remote, target, name)
@@ -56,9 +59,10 @@ async def check_is_commit(remote: Remote, ref: GitRef, name: str, target: Commit
 
 
 async def locate_ref(remote: Remote, ref: GitRef, branch: GitRef) -> tuple[str, CommitId, CommitId | None]:
-    """Its full name, empty for an id, and what it points at, as unproven; and where a branch is, if it is.
+    """Return the ref's full name (empty for an id), its target, and the commit of `branch` if it exists.
 
-    In one question, where that can be: each costs a connection.
+    The target is not verified to be a commit. One `ls-remote` answers both where possible, because each
+    costs a connection.
     """
     if re.fullmatch(_FULL_ID_PATTERN, ref) or re.fullmatch(_SHORT_ID_PATTERN, ref):
         name, target = await find_ref(remote, ref)
@@ -68,31 +72,31 @@ async def locate_ref(remote: Remote, ref: GitRef, branch: GitRef) -> tuple[str, 
 
 
 def full_names(ref: GitRef) -> tuple[str, ...]:
-    """The names that a ref can stand for, the one that wins first."""
+    """Return the full names that a ref can mean, the preferred name first."""
     if ref == "HEAD" or ref.startswith("refs/"):
         return (ref,)
     return (f"{_BRANCHES}{ref}", f"{_TAGS}{ref}")
 
 
 def listed_names(ref: GitRef) -> tuple[str, ...]:
-    """The names that a listing has to tell of; none where it is an id, or may be the beginning of one."""
+    """Return the full names to list for a ref; none if it is an id or may be the prefix of an id."""
     return (
         () if re.fullmatch(_FULL_ID_PATTERN, ref) or re.fullmatch(_SHORT_ID_PATTERN, ref) else full_names(ref)
     )
 
 
 def is_branch(name: str) -> bool:
-    """By its full name; what such a name points at is always a commit."""
+    """Whether a full name is that of a branch, which always points at a commit."""
     return name.startswith(_BRANCHES)
 
 
 def are_branches_or_tags(names: Collection[str]) -> bool:
-    """Whether all are branches or tags."""
+    """Whether there are names and all are branches or tags."""
     return bool(names) and all(name.startswith((_BRANCHES, _TAGS)) for name in names)
 
 
 def pick_ref(listed: Mapping[str, CommitId], ref: GitRef, url: RepoUrl) -> tuple[str, CommitId]:
-    """The full name of a ref that is no id, and what it points at, from a listing of its names."""
+    """Return the full name and the target of a ref that is not an id, from a listing of its names."""
     for name in full_names(ref):
         target = listed.get(name + _PEELED_SUFFIX, listed.get(name))
         if target is not None:
@@ -101,7 +105,7 @@ def pick_ref(listed: Mapping[str, CommitId], ref: GitRef, url: RepoUrl) -> tuple
 
 
 async def find_ref(remote: Remote, ref: GitRef) -> tuple[str, CommitId]:
-    """Its full name, empty for an id, and what it points at: that it is a commit shows when it is fetched."""
+    """Return the ref's full name (empty for an id) and its target, which a fetch proves to be a commit."""
     if re.fullmatch(_FULL_ID_PATTERN, ref):
         return "", CommitId(ref.lower())
     if re.fullmatch(_SHORT_ID_PATTERN, ref) is None:
@@ -114,9 +118,9 @@ async def find_ref(remote: Remote, ref: GitRef) -> tuple[str, CommitId]:
 
 
 async def list_refs(remote: Remote, names: Collection[str]) -> dict[str, CommitId]:
-    """What the source lists under these full names, or all that it lists."""
+    """List the refs of the source with these full names, or all refs if there are no names."""
     patterns = [name + tail for name in names for tail in ("", _PEELED_SUFFIX)]
-    # Forges have a ref for each pull request; a server of protocol version 2 then does not send them.
+    # Forges have a ref for each pull request; with these options a protocol version 2 server omits them.
     usual = ["--heads", "--tags"] if are_branches_or_tags(names) else []
     output = await remote.git(
         ["ls-remote", "--quiet", *usual], [remote.url, *patterns], max_output=MAX_LISTING
@@ -125,7 +129,7 @@ async def list_refs(remote: Remote, names: Collection[str]) -> dict[str, CommitI
 
 
 async def _complete_prefix(remote: Remote, ref: GitRef, listed: dict[str, CommitId]) -> CommitId:
-    """The commit whose id begins like this: among those that have a name, else in the history."""
+    """Return the commit whose id has this prefix: among the listed refs, else in the history."""
     start = ref.lower()
     fitting = {
         listed.get(name.removesuffix(_PEELED_SUFFIX) + _PEELED_SUFFIX, target)
@@ -133,7 +137,7 @@ async def _complete_prefix(remote: Remote, ref: GitRef, listed: dict[str, Commit
         if target.startswith(start)
     }
     if listed and not fitting:
-        from stoker.git.remote.probe import commits_with_prefix  # noqa: PLC0415 - the same
+        from stoker.git.remote.probe import commits_with_prefix  # noqa: PLC0415 - most refs do not need it
 
         fitting = await commits_with_prefix(remote, start, len(next(iter(listed.values()))))
     place = without_userinfo(remote.url)

@@ -1,8 +1,8 @@
-"""The tag object behind a name, brought into a mirror that holds only the commit.
+"""Fetches the object of an annotated tag into a mirror that has only the commit.
 
-A mirror follows commits. Who requires signed tags needs the object in between, which
-is all that is fetched here: the commit is there already and is named as such. No ref
-is written, so that nothing in the mirror changes for whoever fetches next.
+A mirror stores commits and peels tags. To verify a signed tag, `stoker.git.signature` needs the tag
+object itself. This module fetches that object only: it names the commit as a negotiation tip, because
+the mirror has it already. It writes no ref, so that later fetches are not affected.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _TAGS = "refs/tags/"
 
 
 class TagObject(NamedTuple):
-    """An annotated tag: the name that it was asked for by, and the id of its object."""
+    """An annotated tag: the requested name, and the id of the tag object."""
 
     name: str
     id: str
 
 
 def tag_name(ref: GitRef) -> str:
-    """The tag that a ref may mean; raises if it cannot mean any."""
+    """Return the name of the tag that a ref may mean; raise `SignatureMissing` if it cannot be a tag."""
     if ref.startswith(_TAGS):
         return ref.removeprefix(_TAGS)
     if ref == "HEAD" or ref.startswith("refs/") or _is_commit(ref):
@@ -38,7 +38,7 @@ def tag_name(ref: GitRef) -> str:
 
 
 async def fetch_tag_object(remote: Remote, repository: Path, name: str, commit: CommitId) -> TagObject:
-    """The tag of that name as it is now, in a repository that holds `commit`, to which it should lead."""
+    """Fetch the current tag of that name into a repository that has `commit`, the expected target."""
     ref = GitRef(_TAGS + name)
     listed = await remote.git(["ls-remote", "--quiet"], [remote.url, ref, f"{ref}^{{}}"])
     found = dict(_tag_pairs(listed.decode(errors="replace"), remote))
@@ -50,7 +50,7 @@ async def fetch_tag_object(remote: Remote, repository: Path, name: str, commit: 
     if f"{ref}^{{}}" not in found:
         raise SignatureMissing(f"tag {name!r} is a lightweight tag, which cannot be signed")
     target = found[f"{ref}^{{}}"]
-    if target != commit:  # moved since; what it leads to now could be any amount of history
+    if target != commit:  # the tag was moved; its new target could have any amount of history
         raise SignatureInvalid(
             f"tag {name!r} leads to {target} by now, not to commit {commit}; if there is a branch of "
             f"the same name, write {str(ref)!r}"

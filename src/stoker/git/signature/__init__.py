@@ -1,1 +1,1 @@
-"""Commit signatures: which commits are accepted, by whom they must be signed, and signing our own."""
+"""Commit signatures and history rules: which commits are accepted, and signing Stoker's own commits."""

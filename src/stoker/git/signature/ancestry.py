@@ -1,11 +1,10 @@
-"""Whether a commit continues the history of the one that was applied before it.
+"""Checks whether a commit descends from the commit that was applied before it.
 
-Where rewriting is not allowed, a ref may only move forward: by force-push, by a moved
-tag or by a replaced repository nothing reaches a gateway. Mirrors hold little history,
-and at the end of what a shallow repository holds git says "not an ancestor" where
-nobody knows. So "yes" is said when the older commit was reached, "no" only when the
-whole history was walked to its roots, and otherwise the commits (without contents) are
-fetched into a repository of their own, which is thrown away; the mirror stays as it is.
+If rewriting history is not allowed, a ref may only move forward, so that no force-push, moved tag or
+replaced repository reaches a gateway. Mirrors hold little history, and at the end of a shallow history git
+answers "not an ancestor" although the answer is unknown. So the answer is "yes" when the older commit was
+reached, and "no" only when the whole history was walked to its roots. Otherwise the commits (without
+contents) are fetched into a temporary repository. The mirror never changes.
 """
 
 from __future__ import annotations
@@ -26,17 +25,17 @@ from stoker.git.signature.programs import temporary_folder
 
 MAX_HISTORY_BYTES = 256 << 20
 MAX_SECONDS = 240.0
-# Mostly the commit applied last is near. The last depth is what git takes for "all of it".
+# Usually the commit applied last is near. git treats the last depth as unlimited.
 FETCH_DEPTHS = (100, 2000, 2**31 - 1)
-# A server that knows no filter sends contents too, and the depth is all that bounds it before the byte cap.
+# A server without filters sends contents too; then only the depth and the byte limit bound the transfer.
 _FILTERS = ("--filter=tree:0", "--filter=blob:none", "--no-filter")
 _HISTORY = "refs/stoker/history"
-# Files by which git would believe parents that do not stand in the commits themselves.
+# Files that make git use other parents than those in the commits themselves.
 _UNTRUSTED_HISTORY_FILES = ("info/grafts", "objects/info/commit-graph", "objects/info/commit-graphs")
 
 
 class HistoryRewritten(Stalled):
-    """The ref left the line of the commit that was applied last, or cannot be shown to follow it."""
+    """The commit does not descend from the commit applied last, or this cannot be proven."""
 
     default_reason = Reason.HISTORY_REWRITTEN
 
@@ -44,7 +43,7 @@ class HistoryRewritten(Stalled):
 async def check_descent(
     remote: Remote, repository: Path, *, ancestor: CommitId, commit: CommitId, ref: GitRef
 ) -> None:
-    """Raises unless `commit` continues the history of `ancestor`."""
+    """Raise `HistoryRewritten` unless `commit` descends from `ancestor`."""
     if not await is_descendant(remote, repository, ancestor=ancestor, commit=commit, ref=ref):
         raise HistoryRewritten(
             f"ref {str(ref)!r} was rewritten: commit {commit} does not descend from {ancestor}, "
@@ -55,10 +54,10 @@ async def check_descent(
 async def is_descendant(
     remote: Remote, repository: Path, *, ancestor: CommitId, commit: CommitId, ref: GitRef
 ) -> bool:
-    """Whether `ancestor` is `commit` or in its history; asks the source when the mirror does not know."""
+    """Whether `ancestor` is `commit` or in its history; fetches history if the mirror has too little."""
     if ancestor == commit:
         return True
-    if len(ancestor) != len(commit):  # the repository was replaced by one with other ids
+    if len(ancestor) != len(commit):  # the repository was replaced by another object format
         return False
     known = await _is_descendant_here(remote.runner, repository, ancestor, commit)
     if known is not None:
@@ -95,7 +94,7 @@ async def _is_descendant_at_source(
 async def _is_descendant_here(
     runner: GitRunner, repository: Path, ancestor: CommitId, commit: CommitId
 ) -> bool | None:
-    """What this repository can tell by itself; None if it holds too little."""
+    """Return the answer from this repository alone; None if it has too little history."""
     if any((repository / name).exists() for name in _UNTRUSTED_HISTORY_FILES):
         return None
     try:
@@ -107,19 +106,19 @@ async def _is_descendant_here(
         ):
             return True
         return None if await is_cut_off(runner, repository, [commit]) else False
-    except GitFailed:  # a parent is missing, the folder is damaged: whoever reads the mirror will heal it
+    except GitFailed:  # a missing parent or a damaged mirror, which a later read repairs
         return None
 
 
 async def is_cut_off(runner: GitRunner, repository: Path, operands: Sequence[str]) -> bool:
-    """Whether the commits that `rev-list` names for these end where parents were left away."""
+    """Whether the commits that `rev-list` lists for the operands reach the shallow boundary."""
     return bool(
         await _list_commits(runner, repository, ["--max-parents=0"], operands) & _shallow_commits(repository)
     )
 
 
 async def _commits_here(runner: GitRunner, repository: Path, ids: Sequence[CommitId]) -> set[str]:
-    """Which of these are commits in this repository."""
+    """Return those of the ids that are commits in this repository."""
     lines = await runner.run(
         ["--no-replace-objects", "cat-file", "--batch-check=%(objectname) %(objecttype)"],
         repository=repository,
@@ -138,7 +137,7 @@ async def _list_commits(
 
 
 def _shallow_commits(repository: Path) -> set[str]:
-    """The commits whose parents were left away; to git they look like roots."""
+    """Return the commits at the shallow boundary, whose parents are missing; git treats them as roots."""
     try:
         return set((repository / "shallow").read_text().splitlines())
     except FileNotFoundError:
@@ -150,7 +149,7 @@ def _shallow_commits(repository: Path) -> set[str]:
 async def fetch_history(
     remote: Remote, history: Path, commit: CommitId, ref: GitRef, depth: int, into: str = _HISTORY
 ) -> None:
-    """Have the history of `commit` down to `depth`; by the ref where the server does not give out ids."""
+    """Fetch the history of `commit` to `depth`; by the ref if the server refuses requests by id."""
     names = [str(commit), *(full_names(ref) if str(ref) != str(commit) else ())]
     for name in names:
         try:

@@ -1,8 +1,8 @@
-"""Signatures in their armour, opened by ourselves before any program sees them.
+"""Parses armored signatures before any external program sees them.
 
-A block that is not exactly one signature is refused here: two in a row, a message
-with its own content inside (which a program would then check instead of ours), text
-before or behind. What is handed on is built anew from the bytes that were understood.
+A block that is not exactly one signature is refused: two in a row, a signed message with its own content
+(which a program would verify in place of ours), text before or after. `ssh-keygen` and `gpg` get an armor
+or binary signature that is rebuilt from the parsed bytes.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _BLOCK = re.compile(
     rb"(?P<inside>(?:(?!-----)[^\n]*\n)*)"
     rb"-----END (?P=kind) SIGNATURE-----\n*"
 )
-# The lines before the blank one say which program made it; the last one is a checksum against bad modems.
+# Headers up to the blank line (version, comment), the data, and an optional CRC-24 checksum line.
 _PGP = re.compile(rb"(?:[A-Za-z]+: [^\n]*\n)*[ \t]*\n(?P<base64>[A-Za-z0-9+/=\n]*?)(?:=[A-Za-z0-9+/]{4}\n)?")
 _SSH_MAGIC = b"SSHSIG" + (1).to_bytes(4, "big")
 _CERTIFICATE = b"-cert-v01@openssh.com"
-# How many fields of a certificate, after its type and nonce, are the key that it certifies.
+# Number of fields, after type and nonce, of the key that a certificate certifies.
 _KEY_FIELDS = {
     b"ssh-ed25519": 1,
     b"ssh-rsa": 2,
@@ -43,11 +43,11 @@ class Signature(NamedTuple):
     kind: SignatureKind
     raw: bytes
     fingerprint: str = ""
-    """Of the key that an ssh signature brings along; a GPG signature only hints at one."""
+    """Fingerprint of the key inside an ssh signature; a GPG signature contains only a key id."""
 
 
 def parse_signature(armored: bytes, what: str) -> Signature:
-    """The one signature in there; `what` carries it, for messages."""
+    """Return the one signature of a block; `what` names the signed object in messages."""
     block = _BLOCK.fullmatch(armored.replace(b"\r\n", b"\n"))
     if block is None:
         raise SignatureInvalid(f"{what} has a signature that is neither an ssh nor a PGP signature alone")
@@ -63,7 +63,7 @@ def parse_signature(armored: bytes, what: str) -> Signature:
 
 
 def ssh_armor(raw: bytes) -> bytes:
-    """As `ssh-keygen` wants it in a file."""
+    """Return the armored form that `ssh-keygen` expects in a file."""
     return b"-----BEGIN SSH SIGNATURE-----\n%b-----END SSH SIGNATURE-----\n" % base64.encodebytes(raw)
 
 
@@ -83,7 +83,7 @@ def _parse_ssh_signature(raw: bytes, what: str) -> Signature:
 
 
 def _fingerprint(key: bytes) -> str:
-    """As `ssh-keygen -l` shows it; a certificate has that of the key that it certifies."""
+    """Return the fingerprint as `ssh-keygen -l` shows it; for a certificate, that of the certified key."""
     kind, _, _ = _next_field(key)
     if kind.endswith(_CERTIFICATE):
         plain = kind.removesuffix(_CERTIFICATE)
@@ -110,7 +110,7 @@ def _split_fields(raw: bytes) -> list[bytes]:
 
 
 def _next_field(raw: bytes) -> tuple[bytes, bytes, bytes]:
-    """The first field without and with its length, and what follows."""
+    """Return the first field without its length prefix, the field with it, and the rest."""
     end = 4 + int.from_bytes(raw[:4], "big")
     if len(raw) < max(4, end):
         raise ValueError("cut short")
@@ -118,7 +118,7 @@ def _next_field(raw: bytes) -> tuple[bytes, bytes, bytes]:
 
 
 def _parse_pgp_signature(raw: bytes) -> Signature:
-    """Exactly one packet, and that one a signature (RFC 4880, 4.2)."""
+    """Parse exactly one packet, which must be a signature (RFC 4880, 4.2)."""
     first = raw[0] if raw else 0
     if first & 0xC0 == 0xC0:
         tag, size, start = first & 0x3F, *_new_packet_length(raw)
@@ -136,7 +136,7 @@ def _parse_pgp_signature(raw: bytes) -> Signature:
 
 
 def _new_packet_length(raw: bytes) -> tuple[int, int]:
-    """The length of a packet of the new format, and where its content begins."""
+    """Return the length of a new-format packet and the offset of its content."""
     one = raw[1] if len(raw) > 1 else 255
     if one < 192:
         return one, 2

@@ -1,10 +1,9 @@
-"""Whether a GPG signature was made with one of the keys that were given.
+"""Verifies that a GPG signature was made with one of the given keys.
 
-gpg works in a home of its own that holds these keys and nothing else, without an
-agent, a key server or a configuration. Only its status lines are read, which are
-made for machines: a user id or a comment that looks like one of gpg's sentences
-changes nothing. Every doubt is a refusal, also a key or a signature that was good
-once and has expired since.
+gpg runs with a temporary home folder that contains only these keys, without an agent, a key server or a
+configuration. Only its machine-readable status lines are parsed, so a user id or comment that imitates a
+message of gpg has no effect. Every doubtful signature is refused, including a signature or key that was
+valid once and has expired.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _GPG = (
     "--no-autostart",
     "--disable-dirmngr",
     "--no-auto-key-retrieve",
-    "--trust-model=always",  # whoever gave us the keys trusts them
+    "--trust-model=always",  # the user who configured the keys trusts them
     "--status-fd=1",
 )
 _STATUS = "[GNUPG:] "
@@ -40,13 +39,13 @@ _REFUSED = {
     "NO_PUBKEY": "was made with none of the GPG keys that are trusted",
     "ERRSIG": "cannot be checked with the GPG keys that are trusted",
 }
-_BINARY = "00"  # the other class, text, forgives changed ends of lines
+_BINARY = "00"  # the other class, text, ignores changed line ends
 _WEAK_HASHES = {"1": "MD5", "2": "SHA-1", "3": "RIPEMD-160"}
-_PRIVATE_READ = 9  # the word of IMPORT_RES that counts private keys
+_PRIVATE_READ = 9  # the index in IMPORT_RES of the number of private keys
 
 
 class _GpgValidSig(NamedTuple):
-    """The part of VALIDSIG that is looked at; its fields are in gnupg's DETAILS."""
+    """The used fields of a VALIDSIG line, which gnupg's doc/DETAILS describes."""
 
     hash: str
     kind: str
@@ -59,7 +58,7 @@ class GpgSigner(NamedTuple):
 
 
 async def gpg_signer(content: SignedContent, signature: Signature, keys: bytes, folder: Path) -> GpgSigner:
-    """Whose it is, by the user id of the key; `folder` is private to this question and becomes gpg's home."""
+    """Return the signer by the key's user id; `folder` is private to this call and becomes gpg's home."""
     trusted = await _import_keys(keys, folder)
     write_private(folder / "signature", signature.raw, 0o600)
     gpg = [*_GPG, f"--homedir={folder}", "--verify", "--", "signature", "-"]
@@ -82,7 +81,7 @@ async def gpg_signer(content: SignedContent, signature: Signature, keys: bytes, 
 
 
 async def _import_keys(keys: bytes, folder: Path) -> frozenset[str]:
-    """The fingerprints of the keys that gpg now has, which are all that it has."""
+    """Import the keys, the only keys of this home; return their fingerprints."""
     answer = await run_program([*_GPG, f"--homedir={folder}", "--import"], home=folder, stdin=keys)
     said = list(_status_lines(answer.output))
     totals = [rest.split(" ") for word, rest in said if word == "IMPORT_RES"]
@@ -95,7 +94,7 @@ async def _import_keys(keys: bytes, folder: Path) -> frozenset[str]:
 
 
 def _status_lines(output: bytes) -> Iterator[tuple[str, str]]:
-    """The status lines as a word and what follows it."""
+    """Yield the status lines as keyword and arguments."""
     for line in output.decode(errors="replace").split("\n"):
         if line.startswith(_STATUS):
             word, _, rest = line.removeprefix(_STATUS).partition(" ")

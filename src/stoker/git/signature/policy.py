@@ -1,7 +1,7 @@
-"""Which commits of a source are accepted: who must have signed them, and whether history may be rewritten.
+"""Decides which commits of a source are accepted: required signatures, and whether history may be rewritten.
 
-Asked after a commit was fetched and before anything of it is looked at. Whatever is
-not shown counts as refused.
+A source checks the rules after it has fetched a commit and before it reads any of its files. A commit is
+refused unless the rules are proven to hold.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from stoker.git.signature.verify import TrustedKeys
 
 TrustedKeysReader: TypeAlias = "Callable[[], Awaitable[TrustedKeys]]"
-"""Read anew for each commit: keys are added and taken away."""
+"""Reads the keys again for each commit, because keys are added and removed."""
 
 
 class CommitRules(NamedTuple):
-    """What a commit must be; the default accepts any."""
+    """The rules for commits of one source; the default accepts any commit."""
 
     signatures: SignatureMode = SignatureMode.NONE
     keys: TrustedKeysReader | None = None
@@ -32,9 +32,9 @@ class CommitRules(NamedTuple):
     async def check(
         self, remote: Remote, repository: Path, commit: CommitId, ref: GitRef, before: CommitId | None
     ) -> None:
-        """Raise unless the commit may be applied; `before` is the one of the same ref applied last."""
+        """Raise unless the commit may be applied; `before` is the commit of this ref applied last."""
         if self.signatures is not SignatureMode.NONE:
-            from stoker.git.signature.verify import check_signature  # noqa: PLC0415 - most ask for no signatures
+            from stoker.git.signature.verify import check_signature  # noqa: PLC0415 - most require no signatures
 
             if self.keys is None:
                 raise Misconfigured("signatures are required, and no keys to check them with are given")

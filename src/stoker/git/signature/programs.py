@@ -1,9 +1,8 @@
-"""Starts the programs that know signatures, `ssh-keygen` and `gpg`.
+"""Runs the programs that make and verify signatures: `ssh-keygen` and `gpg`.
 
-As careful as the runner of git: a fixed argument list without a shell, an
-environment made from nothing, bounds on time and output. What a program says to
-people is never read; its exit code and its output for machines are. Its files lie in
-a private folder that goes away with the question.
+The rules are those of `stoker.git.process.runner`: a fixed argument list without a shell, an environment
+built from scratch, limits on time and output. Only the exit code and the machine-readable output are used,
+never messages for people. The files of a call are in a private folder that is removed with it.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ class ProgramResult(NamedTuple):
 
 @contextmanager
 def temporary_folder(runner: GitRunner) -> Iterator[Path]:
-    """A private folder; never in or beside the mirror, which may be somebody else's and not ours to write."""
+    """Yield a private folder; never in or beside the mirror, which may be a read-only shared volume."""
     place = runner.home
     remove_leftovers(place)
     try:
@@ -45,12 +44,12 @@ def temporary_folder(runner: GitRunner) -> Iterator[Path]:
 
 
 async def run_program(argv: Sequence[str], *, home: Path, stdin: bytes = b"") -> ProgramResult:
-    """How the program ended and what it printed for machines."""
+    """Run a program; return its exit code and its standard output."""
     environment = {
         "PATH": os.environ.get("PATH", os.defpath),
         "HOME": str(home),
         "LC_ALL": "C",
-        "TZ": "UTC0",  # a time that is given without a zone is meant in this one
+        "TZ": "UTC0",  # times without a zone are read as UTC
     }
     program = argv[0]
     if program == "ssh-keygen":

@@ -1,7 +1,7 @@
-"""Commits signed with an ssh key, as `git verify-commit` checks them.
+"""Signs commits with an ssh key, so that `git verify-commit` accepts them.
 
-`ssh-keygen` signs, so every kind of key works that it knows. The key lies in a private
-file for the time of one call and nowhere else. What cannot be signed is not pushed.
+`ssh-keygen` signs, so every key type that it supports works. The key is in a private file during one call
+and nowhere else on disk. A commit that cannot be signed is never pushed.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from stoker.git.signature.ssh import check_ssh_user
 
 
 class SigningFailed(Stalled):
-    """The key is of no use for signing."""
+    """The key cannot be used to sign."""
 
     default_reason = Reason.SIGNING_FAILED
 
 
 class SshSigner:
-    """Signs with one key; `cache` is a folder of this user alone."""
+    """Signs with one ssh key; `cache` is a folder that only this user can enter."""
 
     def __init__(self, key: Secret, cache: Path) -> None:
         try:
@@ -37,11 +37,11 @@ class SshSigner:
         self._public = ""
 
     async def sign(self, payload: bytes) -> str:
-        """The signature over what a commit says."""
+        """Return the armored signature of a commit's bytes."""
         return await self._keygen("-Y", "sign", "-q", "-n", NAMESPACE.decode(), stdin=payload)
 
     async def public_key(self) -> str:
-        """The line `type base64` by which others know the key."""
+        """Return the public key as `type base64`."""
         if not self._public:
             words = (await self._keygen("-y")).split()
             self._public = " ".join(words[:2])

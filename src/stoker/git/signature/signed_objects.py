@@ -1,9 +1,8 @@
-"""Commits and tags as git stores them, taken apart into what was signed and the signature.
+"""Splits commits and tags, as git stores them, into the signed payload and the signature.
 
-Read strictly: whatever git and a signer could understand differently is refused, so
-that the content which was signed is the content that is delivered. An object counts
-only if its bytes hash to its id; a mirror that serves other bytes under that id is
-found out here. The text of a message never counts as a signature.
+Parsing is strict: whatever git and a signing program could read differently is refused, so that the signed
+content is exactly the delivered content. The bytes of an object must hash to its id, which detects a mirror
+that serves other bytes under that id. Text in a commit message never counts as a signature.
 """
 
 from __future__ import annotations
@@ -25,26 +24,26 @@ _COMMIT = re.compile(rb"tree (?:parent )*author committer (?P<rest>.*)")
 _TAG = [b"object", b"type", b"tag", b"tagger"]
 _UNIQUE_HEADERS = (b"tree", b"parent", b"author", b"committer")
 _TIME = re.compile(rb"[^\n]*> (?P<seconds>[0-9]{1,11}) [+-][0-9]{4}")
-# What git takes for the begin of a signature.
+# Lines that git recognizes as the beginning of a signature.
 _BEGIN = re.compile(rb"^-----BEGIN (?:PGP SIGNATURE|PGP MESSAGE|SIGNED MESSAGE|SSH SIGNATURE)-----", re.M)
 _HEADER_END = re.compile(rb"\n(?! )")
 _TARGET = re.compile(rb"[0-9a-f]{40}|[0-9a-f]{64}")
 
 
 class SignatureMissing(Stalled):
-    """There is no signature where one is required."""
+    """A required signature is missing."""
 
     default_reason = Reason.SIGNATURE_MISSING
 
 
 class SignatureInvalid(Stalled):
-    """There is one, and it does not count."""
+    """There is a signature, and it is not accepted."""
 
     default_reason = Reason.SIGNATURE_INVALID
 
 
 class SignedContent(NamedTuple):
-    """What somebody put a signature to, and when by their own account (seconds since 1970)."""
+    """A signed payload, its signature, and the time that it claims (seconds since 1970)."""
 
     what: str
     payload: bytes
@@ -53,7 +52,7 @@ class SignedContent(NamedTuple):
 
 
 class TagHeader(NamedTuple):
-    """The part of a tag object that says what it means."""
+    """The target, the target's kind and the name in a tag object."""
 
     target: str
     kind: str
@@ -62,7 +61,7 @@ class TagHeader(NamedTuple):
 
 class _ObjectHeaders(NamedTuple):
     names: list[bytes]
-    values: list[bytes]  # as they stand in the object, without the name
+    values: list[bytes]  # raw values without the header name
     body: bytes
 
     def value(self, name: bytes) -> bytes:
@@ -70,7 +69,7 @@ class _ObjectHeaders(NamedTuple):
 
 
 async def read_object(runner: GitRunner, repository: Path, kind: str, id_: str) -> bytes:
-    """The bytes of a commit or tag, which are its own: they hash to `id_`."""
+    """Read a commit or tag and verify that its bytes hash to `id_`."""
     size = await runner.run(["cat-file", "-s"], [id_], repository=repository)
     if int(size) > MAX_OBJECT_BYTES:
         raise SignatureInvalid(
@@ -83,14 +82,14 @@ async def read_object(runner: GitRunner, repository: Path, kind: str, id_: str) 
 
 
 def object_id(kind: str, raw: bytes, length: int) -> str:
-    """The id that git gives to such an object."""
+    """Compute the id that git gives to an object."""
     digest = hashlib.sha256() if length == 64 else hashlib.sha1(usedforsecurity=False)
     digest.update(f"{kind} {len(raw)}\0".encode() + raw)
     return digest.hexdigest()
 
 
 def signed_commit(raw: bytes, id_: str) -> SignedContent:
-    """A commit without its signature header, and that signature."""
+    """Return a commit without its signature header, and the signature."""
     what = f"commit {id_}"
     headers = _parse_headers(raw, what)
     order = _COMMIT.fullmatch(b"".join(name + b" " for name in headers.names))
@@ -114,7 +113,7 @@ def signed_commit(raw: bytes, id_: str) -> SignedContent:
 
 
 def signed_tag(raw: bytes, id_: str) -> SignedContent:
-    """A tag up to its signature, and that signature, which ends the object."""
+    """Return a tag up to its signature, and the signature, which is the end of the object."""
     tag = parse_tag(raw, id_)
     what = f"tag {tag.name[:MAX_SHOWN]!r}"
     headers = _parse_headers(raw, what)
@@ -127,7 +126,7 @@ def signed_tag(raw: bytes, id_: str) -> SignedContent:
 
 
 def parse_tag(raw: bytes, id_: str) -> TagHeader:
-    """What a tag object leads to and what it calls itself."""
+    """Return the target and the own name of a tag object."""
     headers = _parse_headers(raw, f"tag object {id_}")
     if headers.names != _TAG:
         raise SignatureInvalid(f"tag object {id_} does not have just the headers of a tag, in git's order")
@@ -141,7 +140,7 @@ def parse_tag(raw: bytes, id_: str) -> TagHeader:
 
 
 def _parse_headers(raw: bytes, what: str) -> _ObjectHeaders:
-    """Each header once with all of its lines; those after the first of one begin with a space."""
+    """Split the headers, each with its continuation lines, which begin with a space."""
     if b"\0" in raw:
         raise SignatureInvalid(f"{what} holds a zero byte, after which programs differ in what they read")
     head, blank, body = raw.partition(b"\n\n")

@@ -1,9 +1,8 @@
-"""Whether an ssh signature was made by somebody whom the allowed signers name.
+"""Verifies that an ssh signature was made by a principal in the allowed-signers file.
 
-`ssh-keygen` reads the file of allowed signers with all that may stand in it:
-patterns, certificate authorities, namespaces, times of validity. As in git, the time
-that counts is the one that the commit or tag itself claims, so a key that was retired
-with `valid-before` still vouches for what was made before.
+`ssh-keygen` reads the file and supports its whole syntax: patterns, certificate authorities, namespaces,
+validity periods. As in git, validity is checked at the time that the commit or tag itself claims, so a key
+that was retired with `valid-before` still verifies older commits.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ MAX_PRINCIPALS = 20
 
 
 async def ssh_signer(content: SignedContent, signature: Signature, allowed: bytes, folder: Path) -> str:
-    """Who it was, in the words of the allowed signers; `folder` is private to this question."""
+    """Return the principal in the allowed signers who signed; `folder` is private to this call."""
     check_ssh_user()
     if not _has_lines(allowed):
         raise Misconfigured("the allowed signers name nobody")
@@ -32,7 +31,7 @@ async def ssh_signer(content: SignedContent, signature: Signature, allowed: byte
     write_private(folder / "signature", ssh_armor(signature.raw), 0o600)
     common = ["-f", "allowed_signers", "-s", "signature", f"-Overify-time={_signing_time(content)}"]
     found = await run_program(["ssh-keygen", "-Y", "find-principals", *common], home=folder)
-    # Which names belong to the key says nothing yet: only with the content, and for git, do they count.
+    # A principal of the key proves nothing yet: the signature must also match the content and be for git.
     names = found.output.decode(errors="replace").split("\n")[:-1] if found.code == 0 else []
     for name in names[:MAX_PRINCIPALS]:
         arguments = ["-Y", "verify", "-n", NAMESPACE.decode(), "-I", name, *common]
@@ -59,7 +58,7 @@ def _signing_time(content: SignedContent) -> str:
 
 
 def check_ssh_user() -> None:
-    """`ssh-keygen` ends with "No user exists for uid" before it looks at anything."""
+    """Raise if the user id has no name: `ssh-keygen` would fail with "No user exists for uid"."""
     if not has_ssh_user():
         raise Misconfigured(
             f"ssh signatures can be neither made nor checked: ssh-keygen does not run as user {os.getuid()}, "

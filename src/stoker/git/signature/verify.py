@@ -1,14 +1,13 @@
-"""Whether a commit carries the signature that is required of it, before any of it is applied.
+"""Verifies the required signature of a commit before any of it is applied.
 
-Fails closed: whatever cannot be shown to be a good signature by one of the given keys,
-over exactly the object that will be delivered, is refused with a reason. Which programs
-and files are used for that is no matter of the repository: its content decides nothing
-here but whether its signature fits.
+`stoker.git.signature.policy` calls it. It fails closed: unless there is a valid signature by one of the given
+keys over exactly the object that will be delivered, the commit is refused with a reason. The content of the
+repository never influences which programs and files are used for verification.
 
     commit   the commit itself must be signed
-    tag      the ref must be an annotated tag that is signed, bears the name that was asked
-             for (or a signed tag could be passed off as another release), and leads to
-             this commit; what is between them needs no signature, being named by its id
+    tag      the ref must be a signed annotated tag. Its own name must be the requested name, or a signed
+             tag could be passed off as another release, and it must lead to this commit. Tags between
+             them need no signature, because the signed tag names them by id
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ _PRIVATE_KEY = re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY")
 
 @dataclass(frozen=True, slots=True)
 class TrustedKeys:
-    """Whose signatures count: an ssh file of allowed signers, GPG public keys, or both."""
+    """The keys whose signatures are accepted: an ssh allowed-signers file, GPG public keys, or both."""
 
     allowed_signers: bytes | None = None
     gpg_keys: bytes | None = None
@@ -54,7 +53,7 @@ class TrustedKeys:
 
 @dataclass(frozen=True, slots=True)
 class VerifiedSignature:
-    """Who signed: a principal of the allowed signers or the user id of a GPG key, and the key."""
+    """The signer (a principal of the allowed signers or the user id of a GPG key) and the key."""
 
     by: str
     kind: SignatureKind
@@ -64,7 +63,7 @@ class VerifiedSignature:
 async def check_signature(
     remote: Remote, repository: Path, *, mode: SignatureMode, ref: GitRef, commit: CommitId, keys: TrustedKeys
 ) -> VerifiedSignature | None:
-    """Raises unless `commit`, which `ref` led to and `repository` holds, is signed as `mode` demands."""
+    """Raise unless `commit`, which `ref` led to and `repository` has, is signed as `mode` requires."""
     if mode is SignatureMode.NONE:
         return None
     _check_keys(keys)
@@ -83,7 +82,7 @@ async def verify_signature(
     tag: TagObject | None,
     keys: TrustedKeys,
 ) -> VerifiedSignature:
-    """Who signed the commit or, in the mode for them, the tag; both objects are in `repository`."""
+    """Verify the commit's or, in tag mode, the tag's signature; both objects must be in `repository`."""
     _check_keys(keys)
     if mode is SignatureMode.TAG:
         content = await _tag_content(runner, repository, commit, tag)

@@ -1,9 +1,9 @@
-"""A registry or a bucket as the source of a pass, through the same mirror as a repository.
+"""A registry or a bucket as the source of a sync, read through the same mirror as a git repository.
 
-It implements `stoker.engine.source_protocol.SourceReader`. Everybody above asks by the artifact's
-id, which stands where a commit's stands; here it is turned into the commit that was made
-of it. Artifacts carry no signature of git's and have no history, so what demands either
-is refused.
+It implements `stoker.engine.source_protocol.SourceReader`. Callers pass the artifact's id in place
+of a commit id; this module translates it to the commit that `stoker.git.mirror.artifact_import` made
+from the artifact. Artifacts have no git signature and no history, so `vouch` refuses them when the
+commit rules require either.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _ANY = CommitRules()
 
 
 class _ImportedMirror(Mirror):
-    """A mirror that is filled by importing; git itself never talks to anybody."""
+    """A mirror that is filled by importing artifacts; git itself never contacts a server."""
 
     def __init__(
         self, origin: ArtifactOrigin, remote: Remote, cache: Path, clock: Clock, limits: FetchLimits
@@ -48,7 +48,7 @@ class _ImportedMirror(Mirror):
 
 
 class ArtifactSource(MirrorSource):
-    """One place that holds artifacts, read through a mirror below `cache`."""
+    """One origin of artifacts, read through a mirror below `cache`."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class ArtifactSource(MirrorSource):
         limits: FetchLimits = _DEFAULT,
         rules: CommitRules = _ANY,
     ) -> None:
-        """`remote` says whose mirror it is: what one login opened is never served to another."""
+        """Create the source; `remote` selects the mirror, so that two credentials never share one."""
         clock = clock if clock is not None else SystemClock()
         mirror = _ImportedMirror(origin, remote, cache, clock, limits)
         super().__init__(remote.runner, mirror, cache, clock)
@@ -84,7 +84,7 @@ class ArtifactSource(MirrorSource):
         return await super().tree(self._made_of(commit))
 
     async def changes(self, before: CommitId, after: CommitId) -> tuple[TreeChange, ...] | None:
-        known = artifact_commit(self.repository, before)  # it may be from before the address was changed
+        known = artifact_commit(self.repository, before)  # missing if the address has changed since
         return None if known is None else await super().changes(known, self._made_of(after))
 
     async def look_up(self, commit: CommitId, paths: Collection[str]) -> dict[str, FileVersion]:

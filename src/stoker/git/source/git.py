@@ -1,7 +1,8 @@
-"""A git repository as the source of a pass: resolve, hold, fetch, read.
+"""A git repository as the source of a sync: resolve, hold, fetch, read.
 
-It implements `stoker.engine.source_protocol.SourceReader` and holds no algorithm: resolving,
-fetching and reading are rooms of their own. It can change nothing at the source.
+It implements `stoker.engine.source_protocol.SourceReader` and contains no algorithm of its own:
+`stoker.git.remote` resolves and fetches, `stoker.git.mirror` stores and reads. It never writes to
+the remote repository.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class GitSource(MirrorSource):
         self._remote = remote
         self._rules = rules
         self._branch: tuple[GitRef, str, int] | None = None
-        """A ref that was a branch when it was last looked up, its full name, and how long ids are there."""
+        """The ref if the last lookup found a branch, its full name, and the length of the ids there."""
 
     async def resolve(self, ref: GitRef) -> CommitId:
         branch, self._branch = self._branch, None

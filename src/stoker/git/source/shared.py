@@ -1,8 +1,9 @@
-"""A mirror that somebody else keeps, as the source of a pass: read, and wait for what is not there yet.
+"""A mirror that another process fills, as the source of a sync: read it, and wait for missing commits.
 
-The reader's half of `stoker.git.mirror.shared_volume`. It asks no server and needs no
-credential; a ref means what the mirror says that it means. What is held stays there
-until it is let go of, whatever the writer does meanwhile.
+The reader's half of `stoker.git.mirror.shared_volume`; `stoker.git.mirror.full_mirror` is the
+writer's. It contacts no server and needs no credential: it resolves refs in the mirror itself. A
+shared lock keeps the generation that a sync reads on disk until the sync releases it, whatever the
+writer does in the meantime.
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ from stoker.git.remote.remote import local_remote
 from stoker.git.remote.resolve import find_ref
 
 VOLUME_WAIT_SECONDS = 5.0
-"""Seconds for which a pass waits by itself: mostly the writer was told in the same moment as we were."""
+"""Seconds that a fetch waits before it raises `Wait`.
+
+Usually the writer learns of a new commit at the same moment as this reader, so a short wait is enough.
+"""
 PAUSE = 0.25
 RETRY_SECONDS = 5.0
 
@@ -72,7 +76,7 @@ class SharedVolumeSource(MirrorReader):
             self._let_go()
 
     async def fetch(self, commit: CommitId, ref: GitRef) -> None:
-        """Return when the commit is there; raises `Wait` if that takes longer than a moment."""
+        """Return when the mirror has the commit; raise `Wait` if it does not arrive in time."""
         deadline = self._clock.monotonic() + self._patience
         while True:
             if self._volume.current is not None:
@@ -93,11 +97,11 @@ class SharedVolumeSource(MirrorReader):
             raise GitFailed(f"blob {missing[0]} and {len(missing) - 1} more are not in the shared mirror")
 
     def discard(self) -> None:
-        """It is not ours to mend: the next look begins at whatever is current then."""
+        """Release the generation; only the writer can repair it. The next read opens the current one."""
         self._let_go()
 
     def _open_current(self) -> None:
-        """Hold the current generation, where it is another one than what is held already."""
+        """Lock and open the current generation, unless this source already holds it."""
         name = self._volume.current
         if name is None:
             raise _volume_behind("anything")
