@@ -1,10 +1,10 @@
-"""Objects of an S3-compatible bucket below one prefix, as one artifact.
+"""An S3-compatible bucket as an artifact origin: all objects below one prefix are one artifact.
 
-A bucket has no commits, so a listing stands for one: its id is a digest over the name,
-size and ETag of every object, and of where they lie. What is pulled is exactly that
-listing: each object is asked for with the ETag that it had, and the listing is looked at
-again in the end. A bucket that changes meanwhile is no artifact, and is asked for again.
-A list can go on for ever, page after page, so that it is made where it can be given up.
+A bucket has no commits, so the listing takes their place: the artifact's id is a digest over the name, size
+and ETag of every object, and over the address. A pull reads exactly that listing: it requests each object
+with its ETag (`If-Match`) and compares the listing again at the end. If the bucket changes in between, the
+pull fails and is retried. A server can return pages for ever, so a listing runs in a task that has a
+timeout and can be cancelled.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
 ITSELF = "HEAD"
-"""The ref that means the prefix of the address, without anything below it."""
+"""The ref that means the prefix of the address itself, and not a prefix below it."""
 MAX_LISTINGS = 3
 LIST_SECONDS = 90.0
-"""For one list. Its pages are not ours to count: a library asks for them, an empty one like a full one."""
+"""Timeout of one listing. The number of pages cannot be limited: the library requests even empty pages."""
 MAX_CONCURRENT_READS = 8
 SMALL_OBJECT_BYTES = 1 << 20
-"""Objects up to this size are asked for ahead, because each costs a way there and back."""
+"""Objects up to this size are requested ahead in parallel, because each costs a round trip."""
 
 _ID = re.compile(r"[0-9a-f]{64}")
 _STATUS = re.compile(r"status code: (\d{3})|status: (\d{3})")
@@ -55,7 +55,7 @@ _MOMENT = 0.2
 
 
 class BucketObject(NamedTuple):
-    """One object, by its name below the prefix."""
+    """One object; its name is relative to the prefix."""
 
     name: str
     size: int
@@ -64,7 +64,7 @@ class BucketObject(NamedTuple):
 
 
 class BucketOrigin:
-    """One bucket, or a prefix in one."""
+    """One bucket, or a prefix of it, as an artifact origin."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class BucketOrigin:
 
 
 class _BucketListing:
-    """What lies below a prefix, asked anew each time."""
+    """Lists the objects below a prefix; each call asks the server again."""
 
     def __init__(self, store: ObjectStore, title: str, limits: ArtifactLimits, origin: str) -> None:
         self.store = store
@@ -123,7 +123,7 @@ class _BucketListing:
         self._origin = origin
 
     async def settled(self) -> list[BucketObject]:
-        """The same twice in a row: a list of many pages is not made in one moment."""
+        """Return a listing that is the same twice in a row: a listing of many pages is not atomic."""
         before = await self.entries()
         for _ in range(MAX_LISTINGS):
             now = await self.entries()
@@ -140,7 +140,7 @@ class _BucketListing:
         return await asyncio.to_thread(self._judged, found)
 
     async def _listed(self) -> list[BucketObject]:
-        import obstore  # noqa: PLC0415 - only who has a bucket has the library
+        import obstore  # noqa: PLC0415 - only installed where buckets are used
 
         found: list[BucketObject] = []
         with translate_errors(self.title):
@@ -166,7 +166,7 @@ class _BucketListing:
 
 
 class PulledObjects:
-    """A listing whose objects are fetched as they are taken."""
+    """A listing whose objects are downloaded while the caller iterates over the files."""
 
     def __init__(
         self, artifact: CommitId, listing: _BucketListing, entries: list[BucketObject], limits: ArtifactLimits
@@ -184,7 +184,7 @@ class PulledObjects:
 
     def files(self) -> Iterator[ArtifactFile]:
         yield from bounded_files(self._named(), self.title, self._limits)
-        with ThreadPoolExecutor(1) as pool:  # whoever takes the files may have a loop that runs
+        with ThreadPoolExecutor(1) as pool:  # the caller's thread may have a running event loop
             entries = pool.submit(lambda: asyncio.run(self._listed_again())).result()
         if self._listing.id(entries) != self._id:
             raise ArtifactDamaged(f"{self.title} changed while it was read")
@@ -213,7 +213,7 @@ class PulledObjects:
         except _ObjectGone:
             if one.size:
                 raise
-            return  # the mark of an empty folder; a file that went away is missing in the last list too
+            return  # an empty folder's marker; a deleted file changes the final listing and is detected there
         yield UncheckedFile(one.name, one.size, chunks)
 
     def _whole(self, one: BucketObject) -> bytes:
@@ -245,7 +245,7 @@ def _bucket_entry(one: Any, title: str) -> BucketObject:
 
 
 def _without_folders(listed: list[BucketObject]) -> list[BucketObject]:
-    """The library drops the slash from the mark of a folder, which then looks like an empty file."""
+    """Remove folder markers: the library drops their slash, so that they look like empty files."""
     folders = {""}
     for one in listed:
         end = one.name.rfind("/")
@@ -256,12 +256,12 @@ def _without_folders(listed: list[BucketObject]) -> list[BucketObject]:
 
 
 class _ObjectGone(ArtifactDamaged):
-    """An object that was listed is not there."""
+    """A listed object does not exist."""
 
 
 @contextmanager
 def translate_errors(title: str, what: str = "") -> Iterator[None]:
-    """Whatever the library says becomes one sentence without its words, which hold addresses and answers."""
+    """Map the library's errors to ours without their text, which contains addresses and responses."""
     try:
         yield
     except StokerError:

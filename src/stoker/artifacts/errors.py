@@ -1,12 +1,12 @@
-"""What can be wrong with an artifact, as errors.
+"""The errors of artifact sources.
 
 StokerError
-├── Stalled ── NotFound          the registry or bucket has nothing of that name
-├── Stalled ── NotLetIn          it wants other credentials
-├── Stalled ── TooLarge          there is more of it than is accepted
-├── Stalled ── Refused           it holds what is never unpacked: links, devices, names that lead outside
-├── Retry ──── Damaged           what came is not what its digest or listing says
-└── Retry ──── Unreachable       nobody answers, or with nonsense
+├── Stalled ── ArtifactNotFound      the registry or bucket has no artifact of that name
+├── Stalled ── ArtifactAuthFailed    the credentials are missing or refused
+├── Stalled ── ArtifactTooLarge      the artifact exceeds a limit
+├── Stalled ── ArtifactRefused       it contains entries that are never unpacked: links, devices, unsafe paths
+├── Retry ──── ArtifactDamaged       the content does not match its digest or the listing
+└── Retry ──── ArtifactUnreachable   the server does not answer, or its answer is not understood
 """
 
 from __future__ import annotations
@@ -42,6 +42,6 @@ class ArtifactUnreachable(Retry):
 
 
 def printable_name(name: str) -> str:
-    """A name from outside, as it may stand in a sentence."""
+    """Return an untrusted name in a bounded, printable form for messages."""
     text = "".join(char if char.isprintable() else "?" for char in name[:MAX_SHOWN])
     return repr(text + ("…" if len(name) > MAX_SHOWN else ""))

@@ -1,8 +1,8 @@
-"""How much of an artifact is accepted, and what is checked of every file in one.
+"""Limits of an artifact, and the checks on every file in it.
 
-Whatever was unpacked or listed passes through `bounded_files` before anybody takes it, so that
-no way in can forget a rule: names are canonical and inside, no two files share a place,
-and neither their number nor their bytes grow without end.
+Every unpacked or listed file passes through `bounded_files` before a caller gets it, so that no origin can
+skip a rule: paths are canonical and cannot escape the root, no two files have the same path, and the number
+of files and their bytes are limited.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ from stoker.engine.artifact_source import ArtifactFile
 
 PLACES_PER_FILE = 2
 HEADERS_PER_FILE = 4
-"""Folders and extended headers count too: each costs work, and none is a file."""
+"""Limit on archive entries per allowed file. Folders and extended headers cost work too, but are no files."""
 
 _PathTree: TypeAlias = "dict[str, _PathTree | None]"
-"""What lies in a folder; None is a file."""
+"""The entries of a folder by name; None is a file."""
 
 
 class ArtifactLimits(NamedTuple):
-    """Of one artifact."""
+    """The limits of one artifact."""
 
     manifest: int = 4 << 20
     layers: int = 1000
     packed: int = 1 << 30
-    """Bytes that travel."""
+    """Maximum bytes to download."""
     unpacked: int = 4 << 30
-    """Bytes that they may become."""
+    """Maximum bytes after unpacking."""
     files: int = 100_000
     seconds: float = 1800.0
-    """To pull it, and then as many to read what was pulled; silence ends it much sooner."""
+    """Timeout for the pull, and again for reading what was pulled. A stalled connection ends much sooner."""
 
 
 class UncheckedFile(NamedTuple):
-    """A file under a name that nobody has looked at yet."""
+    """A file whose name and size are not validated yet."""
 
     name: str
     size: int
@@ -55,7 +55,7 @@ class UncheckedFile(NamedTuple):
 
 
 class ArtifactReadBudget:
-    """What all parts of one artifact may cost together when they are read; `stop` ends it from any thread."""
+    """The shared budget of bytes, entries and time for reading one artifact; `stop` works from any thread."""
 
     def __init__(self, title: str, limits: ArtifactLimits) -> None:
         self._title = title
@@ -69,14 +69,14 @@ class ArtifactReadBudget:
         self._stopped.set()
 
     def go_on(self) -> None:
-        """Raises if nobody waits for the rest, or if it takes too long."""
+        """Raise if reading was stopped or takes too long."""
         if self._stopped.is_set():
             raise ArtifactUnreachable(f"{self._title} was given up")
         if time.monotonic() > self._end:
             raise ArtifactUnreachable(f"{self._title} could not be read within {self._limits.seconds:g} s")
 
     def header(self) -> None:
-        """One more entry of an archive, whatever it is."""
+        """Count one more archive entry of any kind."""
         self._headers -= 1
         if self._headers < 0:
             most = HEADERS_PER_FILE * self._limits.files
@@ -85,7 +85,7 @@ class ArtifactReadBudget:
             )
 
     def unpacked(self, size: int) -> None:
-        """So many more bytes; fewer than none were asked for in vain."""
+        """Count unpacked bytes; a negative size returns bytes that were reserved and not read."""
         self._bytes -= size
         if self._bytes < 0:
             raise ArtifactTooLarge(f"{self._title} unpacks to more than {self._limits.unpacked} bytes")
@@ -94,7 +94,7 @@ class ArtifactReadBudget:
 def bounded_files(
     files: Iterable[UncheckedFile], title: str, limits: ArtifactLimits
 ) -> Iterator[ArtifactFile]:
-    """The files with canonical paths; raises at the first that may not be."""
+    """Yield the files with canonical paths; raise at the first that breaks a rule or a limit."""
     places = _ArtifactPaths(title, PLACES_PER_FILE * limits.files)
     room = limits.unpacked
     for count, file in enumerate(files, start=1):
@@ -109,7 +109,7 @@ def bounded_files(
 
 
 class _ArtifactPaths:
-    """The files, and the folders that they need; a tree, because deep paths are mostly the same text."""
+    """The paths of all files and their folders; a tree, because deep paths share most of their text."""
 
     def __init__(self, title: str, most: int) -> None:
         self._title = title

@@ -1,13 +1,12 @@
-"""The library's own idea of a bucket, made from an address and a login and from nothing else.
+"""Opens a bucket with the obstore library, from an address and a login and nothing else.
 
-By itself the library takes what it is not told from the variables of this process: keys,
-a session, another endpoint. Those belong to the identity that a cloud gives to us, which
-is never used for an address that somebody else wrote. So whatever such a variable could
-say is said here. Without a login requests are anonymous.
+By default the library reads missing settings from environment variables: keys, a session, another endpoint.
+Those belong to the cloud identity of this process, which must never be used for an address that a user
+wrote. So every setting that a variable could provide is set explicitly here. Without a login, requests are
+anonymous.
 
-The library connects by itself, which bounds the address check: the endpoint is resolved and
-checked before each listing, and the library resolves it once more. A redirect to another host
-is not followed.
+The library makes its own connections, which limits the egress check: the endpoint is resolved and checked
+before each listing, and then the library resolves it again. It does not follow a redirect to another host.
 """
 
 from __future__ import annotations
@@ -38,12 +37,12 @@ def open_store(
     credentials: ArtifactCredentials,
     retries: int,
 ) -> ObjectStore:
-    """Talks to nobody yet."""
+    """Return the store without any network access."""
     endpoint = endpoint_for(endpoint, region)
     keys: dict[str, Any] = {
         "region": region,
         "endpoint": endpoint,
-        "aws_endpoint_url_s3": endpoint,  # which would come first
+        "aws_endpoint_url_s3": endpoint,  # has precedence over `endpoint`
         "virtual_hosted_style_request": False,
         "s3_express": False,
         "skip_signature": credentials.password is None,
@@ -66,7 +65,7 @@ def open_store(
         )
     except StokerError:
         raise
-    except Exception:  # whose words may hold what the library was given, a key among it
+    except Exception:  # its text may contain the library's input, including a key
         raise Misconfigured(f"{title} cannot be used with this address and login") from None
     return made
 
@@ -76,14 +75,14 @@ def endpoint_for(endpoint: str, region: str) -> str:
 
 
 async def check_egress(endpoint: str, region: str, credentials: ArtifactCredentials, title: str) -> None:
-    """Raise if the endpoint, or the proxy that a resource names for it, may not be connected to."""
+    """Raise if the egress policy forbids the endpoint, or the proxy that the resource names for it."""
     endpoint = endpoint_for(endpoint, region)
     proxy = proxy_for(endpoint, credentials.proxy)
     try:
         if proxy is None:
             egress.demand_one_place(endpoint)
             await egress.check_egress(endpoint)
-        else:  # which resolves the name where it stands
+        else:  # the proxy resolves the host name itself
             egress.check_host_name(egress.host_and_port(endpoint)[0])
         if proxy is not None and credentials.proxy:
             await egress.check_egress(proxy)
@@ -104,7 +103,7 @@ def import_obstore() -> Any:
 
 def _client(endpoint: str, credentials: ArtifactCredentials) -> ClientConfig:
     options: ClientConfig = {
-        "allow_http": endpoint.startswith("http://"),  # as whoever named it said
+        "allow_http": endpoint.startswith("http://"),  # only if the configured address is http
         "connect_timeout": timedelta(seconds=10),
         "timeout": timedelta(seconds=120),
     }

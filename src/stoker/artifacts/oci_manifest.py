@@ -1,11 +1,11 @@
-"""What a registry says that an artifact consists of.
+"""Parses OCI manifests and indexes, and decides how to read each layer.
 
-    index       several manifests under one name; taken if just one of them holds files
+    index       several manifests under one name; accepted if exactly one of them holds files
     manifest    layers, each a blob with a digest and a size
 
-A layer is one file where it has a title, as ORAS publishes; an archive where ORAS marks a
-packed folder or where its media type ends in `tar` or `tar+gzip`, as Flux publishes.
-Nothing here talks to anybody.
+A layer with a title is one file, as ORAS publishes it. A layer is an archive if ORAS marks it as a packed
+folder or its media type ends in `tar` or `tar+gzip`, as Flux publishes it. `stoker.artifacts.registry` uses
+this module, which does no I/O.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _LATEST = 1 << 40
 
 
 class OciDescriptor(msgspec.Struct, frozen=True, rename="camel"):
-    """A blob or manifest, by its digest."""
+    """A reference to a blob or manifest by its digest."""
 
     media_type: str
     digest: str
@@ -50,7 +50,7 @@ class OciDescriptor(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class OciManifest(msgspec.Struct, frozen=True, rename="camel"):
-    """An index or a manifest; which of both follows from what it has."""
+    """An index or a manifest: an index has `manifests`, a manifest has `layers`."""
 
     schema_version: int = 0
     media_type: str = ""
@@ -60,7 +60,7 @@ class OciManifest(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def made_at(self) -> int:
-        """When it was made, in Unix seconds; 0 if it does not say so."""
+        """The creation time in Unix seconds; 0 if the manifest has none."""
         try:
             moment = datetime.fromisoformat((self.annotations or {}).get(CREATED, ""))
             stamp = int(moment.timestamp()) if moment.tzinfo is not None else 0
@@ -70,14 +70,14 @@ class OciManifest(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class LayerKind(Enum):
-    """How a layer is taken."""
+    """Whether a layer is one file or an archive."""
 
     FILE = "file"
     ARCHIVE = "archive"
 
 
 def parse_manifest(content: bytes, title: str) -> OciManifest:
-    """Raises for what is neither a manifest nor an index."""
+    """Parse a manifest or an index; raise `ArtifactRefused` for anything else."""
     try:
         found = msgspec.json.decode(content, type=OciManifest)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -88,7 +88,7 @@ def parse_manifest(content: bytes, title: str) -> OciManifest:
 
 
 def choose_manifest(index: OciManifest, title: str, limits: ArtifactLimits) -> OciDescriptor:
-    """The one manifest of an index that holds files; signatures and attestations beside it do not count."""
+    """Return the one manifest of an index that holds files; signatures and attestations are ignored."""
     found = [
         one
         for one in index.manifests or ()
@@ -101,7 +101,7 @@ def choose_manifest(index: OciManifest, title: str, limits: ArtifactLimits) -> O
     _check_digest(found[0], title)
     if found[0].size > limits.manifest:
         raise ArtifactTooLarge(f"{title} names a manifest of more than {limits.manifest} bytes")
-    if not found[0].digest.startswith("sha256:"):  # it becomes the artifact's id, which is one of SHA-256
+    if not found[0].digest.startswith("sha256:"):  # the digest is the artifact's id, which must be SHA-256
         raise ArtifactRefused(
             f"{title} is an index that names its manifest by {printable_name(found[0].digest)}, not by "
             f"SHA-256"
@@ -112,7 +112,7 @@ def choose_manifest(index: OciManifest, title: str, limits: ArtifactLimits) -> O
 def manifest_layers(
     manifest: OciManifest, title: str, limits: ArtifactLimits
 ) -> list[tuple[LayerKind, OciDescriptor]]:
-    """What is to be pulled, in order, bounded by what it says of itself."""
+    """Return the layers to pull, in order; raise if their number or declared size exceeds a limit."""
     layers = [layer for layer in manifest.layers or () if layer.media_type != EMPTY]
     if not layers:
         raise ArtifactRefused(f"{title} holds no layer, so there are no files in it")

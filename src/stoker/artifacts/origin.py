@@ -1,4 +1,7 @@
-"""The place that an address names, ready to be asked."""
+"""Opens the artifact origin for an address: `oci://` is a registry, `s3://` is a bucket.
+
+`stoker.git.source.artifact` imports what the origin returns into a mirror.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from stoker.engine.artifact_source import ArtifactCredentialsReader, ArtifactOri
 
 
 def open_origin(url: RepoUrl, credentials: ArtifactCredentialsReader) -> ArtifactOrigin:
-    """Talks to nobody yet; each of the two imports only what it needs."""
+    """Return the origin without any network access; only the modules of that origin are imported."""
     if url.scheme == "oci":
         from stoker.artifacts.registry import RegistryOrigin  # noqa: PLC0415
 

@@ -1,9 +1,8 @@
-"""Artifacts of a registry: which one a tag means, and its files.
+"""A registry as an artifact origin: resolves tags and pulls artifacts.
 
-An artifact's id is the SHA-256 digest of its manifest, so what the controller found is
-exactly what an agent pulls, however often the tag moves meanwhile. To follow a tag costs
-one small request that transfers nothing. Every blob is on disk and compared with its
-digest before a byte of it is unpacked.
+An artifact's id is the SHA-256 digest of its manifest, so an agent pulls exactly the artifact that the
+controller resolved, however often the tag moves in between. Following a tag costs one HEAD request. Every
+blob is downloaded to disk and verified against its digest before any of it is unpacked.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ _DEFAULT_LIMITS = ArtifactLimits()
 
 
 class RegistryOrigin:
-    """One repository of a registry."""
+    """One repository of a registry, as an artifact origin."""
 
     def __init__(
         self, url: RepoUrl, credentials: ArtifactCredentialsReader, limits: ArtifactLimits = _DEFAULT_LIMITS
@@ -104,7 +103,7 @@ class RegistryOrigin:
 
 
 class _DownloadedLayer:
-    """A blob on disk."""
+    """A layer's blob on disk."""
 
     __slots__ = ("kind", "name", "path")
 
@@ -113,7 +112,7 @@ class _DownloadedLayer:
 
 
 class PulledArtifact:
-    """An artifact whose blobs are all here."""
+    """An artifact whose blobs are all on disk."""
 
     def __init__(
         self, title: str, made_at: int, layers: Sequence[_DownloadedLayer], limits: ArtifactLimits

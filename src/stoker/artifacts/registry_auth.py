@@ -1,10 +1,10 @@
-"""What a registry says when it wants to know who asks, and the token that is fetched then.
+"""Answers the authentication challenge of a registry.
 
     Basic     the login itself, with every request
-    Bearer    a short-lived token from the service that the registry names; who has no
-              login asks for one too, as public registries demand
+    Bearer    a short-lived token from the token service (realm) that the registry names; public
+              registries require a token even without a login
 
-The login goes to that service, so it must be reached as safely as the registry itself.
+The login is sent to that token service, so the connection to it must be as safe as to the registry itself.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _PARAMETER = re.compile(r'([a-z]+)="([^"]*)"')
 
 
 class AuthChallenge(NamedTuple):
-    """One header `WWW-Authenticate`."""
+    """One `WWW-Authenticate` header."""
 
     scheme: str
     realm: str = ""
@@ -50,7 +50,7 @@ class _RegistryToken(msgspec.Struct):
 async def authorization_header(
     challenge: AuthChallenge, credentials: ArtifactCredentials, repository: str, title: str
 ) -> str:
-    """The header that answers a challenge."""
+    """Return the `Authorization` header for a challenge; fetches a token if the registry requires it."""
     if challenge.scheme == "basic" and credentials.password is not None:
         return _basic_header(credentials)
     if challenge.scheme != "bearer":
@@ -101,10 +101,14 @@ async def _fetch_token(
 
 
 def check_realm(url: str, *, plain: bool, title: str) -> None:
-    """Raise unless somebody whom a registry names may be asked: by TLS, and not the machine's own service."""
+    """Raise unless an address that a registry names may be contacted.
+
+    It must use TLS, unless `plain` (the registry itself uses http), and must not be link-local: cloud
+    metadata services answer there with credentials of the machine.
+    """
     try:
         parts = urlsplit(url)
-    except ValueError:  # half of an IPv6 address
+    except ValueError:  # such as an unclosed IPv6 bracket
         raise ArtifactUnreachable(f"{title} sends us on to something that is no address") from None
     if parts.scheme != "https" and not (plain and parts.scheme == "http"):
         raise ArtifactUnreachable(f"{title} sends us on to an address without TLS, which is not followed")

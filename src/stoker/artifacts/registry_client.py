@@ -1,9 +1,9 @@
-"""Requests to one registry: small answers whole, blobs into a file, both bounded.
+"""HTTP client of one registry: manifests in memory, blobs into files, both with size limits.
 
-Many registries redirect to the object store that holds their blobs. A redirect is followed a
-few times, only to an address that passes the check (`stoker.http_client.egress`), never from
-TLS to plain http, and without what we log in with. Sentences name the artifact, never the
-address of a redirect: it may hold a signature.
+Many registries redirect blob downloads to an object store. The client follows a few redirects
+(`MAX_HOPS`), only to addresses that pass the egress check (`stoker.http_client.egress`), never from TLS to
+plain http, and without the credentials. Error messages name the artifact and never the address of a
+redirect, which may contain a signature.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ _CHUNK_BYTES = 1 << 16
 
 
 class RegistryClient:
-    """For as long as one artifact is looked up or pulled; it remembers no login beyond that."""
+    """A client for one lookup or pull of an artifact; it keeps no token beyond that."""
 
     def __init__(
         self, base: str, repository: str, title: str, credentials: ArtifactCredentials, seconds: float
     ) -> None:
-        """`base` is `https://host`, or `http://host` for one without TLS."""
+        """Create the client; `base` is `https://host`, or `http://host` for a registry without TLS."""
         self._base = base
         self._repository = repository
         self._title = title
@@ -61,7 +61,7 @@ class RegistryClient:
         self._connections: EgressCheckedResolver | None = None
 
     async def __aenter__(self) -> Self:
-        import aiohttp  # noqa: PLC0415 - costs more than a sync, and most sources are repositories
+        import aiohttp  # noqa: PLC0415 - slow to import, and most sources are git repositories
 
         from stoker.http_client.connections import EgressCheckedResolver  # noqa: PLC0415 - needs aiohttp
 
@@ -84,13 +84,13 @@ class RegistryClient:
             await self._session.close()
 
     async def head(self, path: str, accept: str) -> dict[str, str]:
-        """The headers of an answer, with names in lower case."""
+        """Send a HEAD request; return the response headers with lower-case names."""
         with_accept = {"Accept": accept}
         async with self._answer("HEAD", path, with_accept) as response:
             return {name.lower(): value for name, value in response.headers.items()}
 
     async def get(self, path: str, accept: str, max_bytes: int) -> bytes:
-        """A manifest or an index; one that announces or sends more than `max_bytes` is refused."""
+        """Get a manifest or an index; raise if it announces or sends more than `max_bytes`."""
         parts, size = [], 0
         async with self._answer("GET", path, {"Accept": accept}) as response:
             self._demand_small(response.content_length or 0, max_bytes)
@@ -101,7 +101,7 @@ class RegistryClient:
         return b"".join(parts)
 
     async def download(self, digest: str, size: int, target: Path) -> None:
-        """A blob of exactly this size and digest; raises before anybody can take another for it."""
+        """Download a blob to `target`; raise unless it has exactly this size and digest."""
         algorithm, _, wanted = digest.partition(":")
         hashed, left = hashlib.new(algorithm), size
         async with self._answer("GET", f"blobs/{digest}", {}) as response:
@@ -111,7 +111,7 @@ class RegistryClient:
                     if left < 0:
                         break
                     hashed.update(chunk)
-                    file.write(chunk)  # into the page cache: quicker than handing it to a thread
+                    file.write(chunk)  # goes to the page cache: faster than a thread
         if left or hashed.hexdigest() != wanted:
             raise ArtifactDamaged(f"blob {digest} of {self._title} is not what its digest says")
 
@@ -123,7 +123,7 @@ class RegistryClient:
         try:
             response = await self._followed(method, url, headers)
             if response.status == 401 and not self._is_own(response):
-                response.close()  # whoever we were sent on to says where a login goes to, and must not
+                response.close()  # the target of a redirect must not choose where the login is sent
                 raise ArtifactAuthFailed(f"{self._title} sends us on to somebody who does not let us in")
             if response.status == 401:
                 challenge = AuthChallenge.parse(response.headers.get("WWW-Authenticate", ""))
@@ -149,8 +149,8 @@ class RegistryClient:
             raise ArtifactUnreachable(f"{self._title} cannot be reached: {error_reason(error)}") from None
 
     async def _followed(self, method: str, url: str, headers: dict[str, str]) -> ClientResponse:
-        assert self._session is not None  # noqa: S101 - whoever asks has entered
-        assert self._connections is not None  # noqa: S101 - the same
+        assert self._session is not None  # noqa: S101 - set by __aenter__
+        assert self._connections is not None  # noqa: S101 - set by __aenter__
         for _ in range(MAX_HOPS):
             proxy = proxy_for(url, self._credentials.proxy)
             self._connections.through(proxy, url, own=not self._credentials.proxy)
@@ -200,7 +200,7 @@ class RegistryClient:
         return ArtifactUnreachable(f"{self._title} cannot be reached: {error.message}", reason=error.reason)
 
     def _is_own(self, response: ClientResponse) -> bool:
-        """Whether the registry itself answered, and nobody whom it sent us on to."""
+        """Whether the registry itself answered, and not the target of a redirect."""
         from yarl import URL  # noqa: PLC0415 - comes with aiohttp
 
         return response.url.origin() == URL(self._base).origin()

@@ -1,9 +1,9 @@
-"""Tar archives, compressed or not, read as a stream and never unpacked to a disk.
+"""Reads tar archives, with or without gzip, as a stream; nothing is unpacked to disk.
 
-Only regular files come out. A symbolic or hard link, a device, a pipe, a sparse file and
-whatever else an archive can name refuses the whole by its name, because half of an
-artifact is none. Headers that say how long they are (names, extended attributes) are
-bounded before they are read, which Python's own reader does not do.
+Only regular files are returned; folders are skipped. A symbolic or hard link, a device, a pipe, a sparse
+file or any other entry type makes the whole artifact fail with the entry's name, because a partial artifact
+must not be applied. Headers of declared length (long names, extended attributes) are limited before they are
+read, which Python's own `tarfile` does not do.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from stoker.artifacts.limits import ArtifactReadBudget, UncheckedFile
 BLOCK = 512
 CHUNK_BYTES = 1 << 16
 MAX_HEADER = 1 << 16
-"""Bytes of an extended header; a path of 4 KiB fits many times."""
+"""Maximum bytes of an extended header; enough for many paths of 4 KiB."""
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _UNPACK_ERRORS = (OSError, EOFError, zlib.error, gzip.BadGzipFile)
 _ENTRY_TYPE_NAMES = {
@@ -37,7 +37,7 @@ _SKIPPED = {"path", "size", "GNU.sparse"}
 
 
 def archive_files(path: Path, title: str, reading: ArtifactReadBudget) -> Iterator[UncheckedFile]:
-    """The files of an archive on disk; `reading` bounds all that it unpacks to, headers included."""
+    """Yield the files of an archive on disk; `reading` limits all unpacked bytes, including headers."""
     with path.open("rb") as raw:
         magic = raw.read(4)
         raw.seek(0)
@@ -49,7 +49,7 @@ def archive_files(path: Path, title: str, reading: ArtifactReadBudget) -> Iterat
 
 
 class _TarStream:
-    """What an archive unpacks to, counted."""
+    """The unpacked bytes of an archive, counted against the read budget."""
 
     def __init__(self, source: BinaryIO | gzip.GzipFile, title: str, reading: ArtifactReadBudget) -> None:
         self._source = source
@@ -57,7 +57,7 @@ class _TarStream:
         self._reading = reading
 
     def exactly(self, size: int) -> bytes:
-        """So many bytes, or an error; for what is small."""
+        """Read exactly `size` bytes or raise; only for small sizes."""
         content = self.some(size)
         while len(content) < size:
             more = self.some(size - len(content))
@@ -82,7 +82,7 @@ def _entries(stream: _TarStream, title: str, reading: ArtifactReadBudget) -> Ite
     while True:
         header = stream.some(BLOCK)
         if not header or header.count(0) == len(header):
-            return  # the end; what follows it belongs to nobody
+            return  # the end marker; anything after it is ignored
         reading.header()
         info = _parse_header(header + stream.exactly(BLOCK - len(header)), title)
         if info.type in (
@@ -111,7 +111,7 @@ def _entries(stream: _TarStream, title: str, reading: ArtifactReadBudget) -> Ite
 
 
 class _TarMember:
-    """The bytes of one file; what nobody took is passed over."""
+    """The bytes of one file; `skip` reads past what the caller did not consume."""
 
     def __init__(self, stream: _TarStream, size: int) -> None:
         self._stream = stream
@@ -145,9 +145,9 @@ def _read_padded(stream: _TarStream, size: int, title: str) -> bytes:
 
 
 def _parse_extended_header(info: tarfile.TarInfo, content: bytes, title: str) -> dict[str, str]:
-    """What an extended header says of the next file."""
+    """Return the values of an extended header that apply to the next file."""
     if info.type == tarfile.GNUTYPE_LONGLINK:
-        return {}  # of a link, which is refused when it comes
+        return {}  # belongs to a link entry, which is refused when it is read
     if info.type == tarfile.GNUTYPE_LONGNAME:
         return {"path": content.rstrip(b"\0").decode("utf-8", "surrogateescape")}
     said = dict(_pax_records(content, title))
@@ -159,7 +159,7 @@ def _parse_extended_header(info: tarfile.TarInfo, content: bytes, title: str) ->
 
 
 def _pax_records(content: bytes, title: str) -> Iterator[tuple[str, str]]:
-    """Lines of the form `<length> <key>=<value>`; the length counts the whole line."""
+    """Yield the records, each `<length> <key>=<value>`; the length covers the whole line."""
     rest = io.BytesIO(content)
     while rest.tell() < len(content):
         start = rest.tell()
