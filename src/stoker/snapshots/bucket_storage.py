@@ -1,13 +1,13 @@
-"""A bucket as a storage: S3 and what is compatible with it, or Google Cloud Storage.
+"""A bucket as a snapshot storage: S3-compatible, or Google Cloud Storage.
 
-Objects lie below `{keyPrefix}/{gateway}/`. Credentials are those of a mounted Secret,
-or, where none is named, the pod's own identity as the cloud's variables give it. The
-library that speaks both protocols comes with the extra `s3_storage` and is imported only
-here. Its messages hold addresses and answers; what is passed on is one short reason.
+Objects are stored below `{keyPrefix}/{gateway}/`. Credentials come from a mounted Secret or, if none is
+configured, from the pod's own identity (the cloud's environment variables). The library for both protocols,
+obstore, comes with the extra `s3`. Its messages contain addresses and responses, so only a short reason is
+passed on.
 
-An endpoint that the resource names is checked before each use (`stoker.http_client.egress`);
-the library resolves it once more by itself. With a mounted Secret no redirect to another host is
-followed; a pod's own identity is asked for at other hosts, which the library knows.
+An endpoint that the resource names is checked before each use (`stoker.http_client.egress`); the library
+then resolves it again. With a mounted Secret no redirect to another host is followed. With the pod's own
+identity other hosts must be reachable, because the library requests the identity there.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ ACCESS_KEY, SECRET_KEY, SESSION_TOKEN = "accessKeyId", "secretAccessKey", "sessi
 SERVICE_ACCOUNT = "serviceAccount.json"
 DEFAULT_REGION = "us-east-1"
 LEFTOVER_AGE_SECONDS = 3600.0
-"""Nobody can lock a bucket: what is younger may be a snapshot on its way."""
+"""A bucket has no locks: a younger unreferenced object may belong to a snapshot in progress."""
 PART = 8 << 20
 MAX_CONCURRENT_PARTS = 2
 
@@ -53,12 +53,12 @@ def s3_storage(
     authorities: bytes = b"",
     retries: int = 3,
 ) -> BucketStorage:
-    """A bucket of S3, or of whoever answers at `endpoint`; `authorities` are to be trusted besides."""
+    """Open a bucket of S3, or of a compatible server at `endpoint`; `authorities` are additional CAs."""
     store = _import_obstore().S3Store
     region = bucket.region or DEFAULT_REGION
     endpoint = bucket.endpoint
     keys: dict[str, Any] = {"region": region}
-    if credentials is not None:  # then nothing comes from the pod's own variables
+    if credentials is not None:  # then the pod's own variables are not used
         session = _credential(credentials, SESSION_TOKEN) if credentials.get(SESSION_TOKEN) else None
         login = {
             "access_key_id": _credential(credentials, ACCESS_KEY),
@@ -69,7 +69,10 @@ def s3_storage(
         keys |= {"credential_provider": lambda: login, "skip_signature": False}
         endpoint = endpoint or f"https://s3.{region}.amazonaws.com"
     if endpoint:
-        keys |= {"endpoint": endpoint, "aws_endpoint_url_s3": endpoint}  # the second would come first
+        keys |= {
+            "endpoint": endpoint,
+            "aws_endpoint_url_s3": endpoint,
+        }  # a variable for the second has precedence
     only = endpoint if credentials is not None else ""
     return _open_bucket(
         "s3", store, bucket, gateway, keys, _client_config(bucket.endpoint, authorities, only), retries
@@ -84,7 +87,7 @@ def gcs_storage(
     authorities: bytes = b"",
     retries: int = 3,
 ) -> BucketStorage:
-    """A bucket of Google Cloud Storage, or of whoever answers at `endpoint` in its place."""
+    """Open a bucket of Google Cloud Storage, or of a compatible server at `endpoint`."""
     store = _import_obstore().GCSStore
     keys: dict[str, str] = {}
     if credentials is not None:
@@ -111,7 +114,7 @@ class BucketStorage:
         yield
 
     def listed(self) -> list[StoredObject]:
-        import obstore  # noqa: PLC0415 - only who has a bucket has the library
+        import obstore  # noqa: PLC0415 - only installed where buckets are used
 
         found: list[StoredObject] = []
         with self._told("listed"):
@@ -130,7 +133,7 @@ class BucketStorage:
         with self._told("written", own):
             parts = _record_own_errors(_regroup_chunks(chunks), own)
             first = next(parts, b"")
-            if len(first) < PART:  # all there is
+            if len(first) < PART:  # there is no further part
                 obstore.put(self._store, name, first, use_multipart=False)
             else:
                 whole = chain((first,), parts)
@@ -153,11 +156,11 @@ class BucketStorage:
                 code = _CODE.search(str(error))
                 if code is None or code[1] == "NoSuchKey":
                     raise ObjectMissing(name) from None
-                raise  # the bucket itself, or the user
+                raise  # the bucket itself or the account does not exist
             except Exception as error:
                 status = _STATUS.search(str(error))
                 if status is not None and status[1] == "416":
-                    return b""  # there is nothing from there on
+                    return b""  # `start` is at or after the end of the object
                 raise
 
     def delete(self, name: str) -> None:
@@ -171,7 +174,7 @@ class BucketStorage:
 
     @contextmanager
     def _told(self, what: str, own: list[BaseException] | None = None) -> Iterator[None]:
-        """Whatever the library says becomes one sentence; what our own part raised stays what it was."""
+        """Map the library's errors to one message; errors of our own chunk iterator pass unchanged."""
         try:
             if self._endpoint:
                 egress.check_egress_blocking(self._endpoint)
@@ -202,7 +205,7 @@ def _error_reason(error: Exception) -> str:
 
 
 def _regroup_chunks(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """In pieces of the size that a bucket takes, the last one smaller."""
+    """Yield parts of the size for a multipart upload; the last may be smaller."""
     waiting = bytearray()
     for chunk in chunks:
         waiting += chunk
@@ -214,7 +217,7 @@ def _regroup_chunks(chunks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _record_own_errors(parts: Iterator[bytes], own: list[BaseException]) -> Iterator[bytes]:
-    """What goes wrong on our side is remembered, for the library may wrap it."""
+    """Record errors that our own iterator raises, because the library may wrap them."""
     try:
         yield from parts
     except Exception as error:
@@ -231,7 +234,7 @@ def _open_bucket(
     options: ClientConfig,
     retries: int,
 ) -> BucketStorage:
-    """With the library's class for the protocol, and what only that one is told."""
+    """Open a bucket with the library's class for the protocol and its specific settings."""
     if not bucket.name:
         raise Misconfigured("snapshots go to a bucket, and none is named")
     if bucket.endpoint and not _ENDPOINT.fullmatch(bucket.endpoint):
@@ -246,14 +249,14 @@ def _open_bucket(
             retry_config=_retry_config(retries),
             **keys,
         )
-    except Exception:  # whose words may hold what the library was given, a key among it
+    except Exception:  # its text may contain the library's input, including a key
         raise Misconfigured(f"{where} cannot be used with these settings and credentials") from None
     return BucketStorage(opened, where, bucket.endpoint)
 
 
 def _import_obstore() -> Any:
     try:
-        import obstore.store  # noqa: PLC0415 - comes with the extra `s3_storage`
+        import obstore.store  # noqa: PLC0415 - comes with the extra `s3`
     except ImportError:
         raise Misconfigured(
             "snapshots in a bucket need the package obstore; install stoker with the extra 's3'"
@@ -274,9 +277,9 @@ def _credential(credentials: Mapping[str, Secret], name: str, *, one_line: bool 
 
 
 def _client_config(endpoint: str, authorities: bytes, only: str = "") -> ClientConfig:
-    """`only`: the address whose host alone is talked to."""
+    """Return the HTTP options; with `only`, connections are limited to the host of that address."""
     options: ClientConfig = {
-        "allow_http": endpoint.startswith("http://"),  # as whoever named it said
+        "allow_http": endpoint.startswith("http://"),  # only if the configured address is http
         "connect_timeout": timedelta(seconds=10),
         "timeout": timedelta(seconds=120),
     }

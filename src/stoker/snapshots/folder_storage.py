@@ -1,9 +1,9 @@
-"""A folder as a storage: `.sync-state/snapshots` of the data volume, or a claim of its own.
+"""A folder as a snapshot storage: `.sync-state/snapshots` of the data volume, or a separate PVC.
 
-The folder is entered through descriptors, one name at a time, and no symlink on the
-way or in it is followed. What is written lies beside its place as `.part` until it is
-durable, and is renamed then. Files are 0600 and folders 0700: a snapshot holds what
-the gateway keeps from others. A gateway's own volume is never filled to the last byte.
+The folder is opened through descriptors, one path component at a time, and no symlink on the path or inside
+is followed. An object is written as `.part`, synced to disk and then renamed. Files have mode 0600 and
+folders 0700, because a snapshot contains files that the gateway keeps private. The volume is never filled
+completely: some space always stays free for the gateway.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from stoker.snapshots.types import storage_failed
 
 MIN_FREE_BYTES = 32 << 20
 KEEP_PART = 50
-"""So many bytes, or such a part of a small volume, stay free for the gateway."""
+"""`MIN_FREE_BYTES` stay free for the gateway, or 1/`KEEP_PART` of a small volume."""
 RETRY_AFTER = 5.0
 
 _OPEN_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-# A pipe that somebody planted must not make an open wait for a writer.
+# O_NONBLOCK: opening a planted named pipe must not block until there is a writer.
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _LOCK = ".lock"
 _SPACE_CHECK_BYTES = 8 << 20
@@ -39,10 +39,10 @@ _SPACE_CHECK_BYTES = 8 << 20
 class FolderStorage:
     """The objects of one gateway as the files of one folder."""
 
-    leftovers_rest = 0.0  # the lock says that nobody else is writing
+    leftovers_rest = 0.0  # the lock excludes other writers
 
     def __init__(self, root: Path, below: str) -> None:
-        """`root` is entered as it is; the folders of `below` are made, and must be folders."""
+        """Set the paths; `root` must exist, the folders of `below` are created and must not be symlinks."""
         self.where = str(root / below)
         self._root = root
         self._below = below

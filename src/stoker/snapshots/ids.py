@@ -1,9 +1,8 @@
-"""What snapshots and the objects of a storage are called.
+"""The names of snapshots and of their stored objects.
 
-`{gateway}-{YYYYMMDD-HHMMSS}` names a snapshot, in UTC; a second one within a second
-gets `-2`. Its objects are `{id}.manifest` and `{id}.pack`; `{id}.pack.bad` says that
-something in that pack is not what it was. A name that is none of these belongs to
-somebody else and is left alone.
+A snapshot is named `{gateway}-{YYYYMMDD-HHMMSS}`, in UTC; a second snapshot within the same second gets
+`-2`. Its objects are `{id}.manifest` and `{id}.pack`; `{id}.pack.bad` marks a damaged pack. An object with
+any other name is foreign and is never touched.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ MANIFEST = ".manifest"
 PACK = ".pack"
 CORRUPT_SUFFIX = ".bad"
 PART = ".part"
-"""Behind the name of an object that is still being written."""
+"""Suffix of an object that is still being written."""
 
 _ID = re.compile(
     rf"(?P<name>.{{1,{MAX_NAME}}})-(?P<stamp>\d{{8}}-\d{{6}})(-(?P<turn>[1-9]\d{{0,5}}))?", re.ASCII
@@ -29,7 +28,7 @@ _SAFE = re.compile(r"[A-Za-z0-9_][-._A-Za-z0-9]*", re.ASCII)
 
 
 def safe_name(gateway: str) -> str:
-    """A gateway's name as a folder can have it; another name never becomes the same one."""
+    """Return a gateway's name as a safe folder name; different names stay different."""
     safe = re.sub(r"[^-._A-Za-z0-9]|^[.-]", "_", gateway) or "_"
     if safe == gateway and len(gateway) <= MAX_NAME:
         return gateway
@@ -38,7 +37,7 @@ def safe_name(gateway: str) -> str:
 
 
 def is_snapshot_id(text: str) -> bool:
-    """Whether a snapshot could be called so; nothing that passes leads anywhere but to its own name."""
+    """Whether the text is a valid snapshot id, which cannot cause a path traversal."""
     match = _ID.fullmatch(text)
     return match is not None and _SAFE.fullmatch(match["name"]) is not None
 
@@ -49,13 +48,13 @@ def belongs_to(gateway: str, snapshot_id: str) -> bool:
 
 
 def snapshot_order(snapshot_id: str) -> tuple[str, int]:
-    """Greater for the later one of two snapshots of a gateway."""
+    """Return the sort key of a snapshot of a gateway; a later snapshot has a greater key."""
     match = _ID.fullmatch(snapshot_id)
     return ("", 0) if match is None else (match["stamp"], int(match["turn"] or 1))
 
 
 def next_id(gateway: str, now: float, taken: Iterable[str]) -> str:
-    """The id of a snapshot of now: later than all others, even where the clock went back."""
+    """Return the id of a new snapshot; it sorts after all others, even if the clock went back."""
     stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime(now))
     turn = 1
     last, last_turn = max(map(snapshot_order, taken), default=("", 0))
@@ -65,6 +64,6 @@ def next_id(gateway: str, now: float, taken: Iterable[str]) -> str:
 
 
 def snapshot_id_of(name: str) -> str:
-    """The snapshot that an object belongs to; empty for what is none of ours."""
+    """Return the snapshot id in an object's name; empty for a foreign object."""
     match = _OBJECT.fullmatch(name)
     return match["id"] if match is not None and is_snapshot_id(match["id"]) else ""

@@ -1,7 +1,7 @@
-"""What lies in the storage of one gateway, read and understood.
+"""Reads the storage of one gateway: the list of snapshots and the locations of stored contents.
 
-Manifests never change, so the head of one that was read is remembered. One that
-cannot be read is named with its trouble and stands in nobody's way.
+Manifests never change, so their headers are cached. A manifest that cannot be read is listed with its error
+and does not affect the others.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from stoker.snapshots.types import PackLocation, Snapshot, SnapshotHeader, corru
 
 
 class StoredContents:
-    """Contents and where they lie; an older snapshot is looked into only for what no newer one has."""
+    """Locations of stored contents; an older manifest is read only if no newer one has a content."""
 
     def __init__(self, indexes: Iterator[dict[BlobId, PackLocation]], packs: Collection[str]) -> None:
         self._indexes = indexes
@@ -38,7 +38,7 @@ class StoredContents:
 
 
 class StorageIndex:
-    """Looks at one storage, again and again."""
+    """Lists one storage and caches the headers of its manifests."""
 
     def __init__(self, storage: ObjectStorage, gateway: str) -> None:
         self._storage = storage
@@ -46,7 +46,7 @@ class StorageIndex:
         self._heads: dict[StoredObject, SnapshotHeader] = {}
 
     def look(self) -> StorageListing:
-        """What lies there now, with the head of each manifest."""
+        """List the storage now, with the header of each manifest."""
         stored = [
             one
             for one in self._storage.listed()
@@ -71,7 +71,7 @@ class StorageIndex:
         return StorageListing({one.name: one for one in stored}, heads, troubles, newer)
 
     def sealed(self, snapshot_id: str) -> SealedManifest:
-        """One manifest; raises Stalled for one that is not there, or not what it was."""
+        """Read one manifest; raise Stalled if it does not exist or is damaged."""
         if not ids.is_snapshot_id(snapshot_id) or not ids.belongs_to(self._gateway, snapshot_id):
             raise self._unknown(snapshot_id)
         data = bytearray()
@@ -86,14 +86,14 @@ class StorageIndex:
         raise corrupt_snapshot(f"the manifest of snapshot {snapshot_id} is larger than any that we write")
 
     def kept(self, shelf: StorageListing, digits: int) -> StoredContents:
-        """Where contents lie that need not be stored again."""
+        """Return the locations of contents that need not be stored again."""
         return StoredContents(self._indexes(shelf, digits), reusable_packs(shelf))
 
     def _indexes(self, shelf: StorageListing, digits: int) -> Iterator[dict[BlobId, PackLocation]]:
         for snapshot_id in shelf.ids:
             head = shelf.heads.get(snapshot_id)
             if head is not None and head.digits == digits:
-                with suppress(Stalled):  # its rows are wrong, or it is gone: nothing is taken from it
+                with suppress(Stalled):  # damaged or deleted: reuse nothing from it
                     yield self.sealed(snapshot_id).contents()
 
     def _unknown(self, snapshot_id: str) -> Stalled:
@@ -103,7 +103,7 @@ class StorageIndex:
 
 
 def index_entry(snapshot_id: str, shelf: StorageListing) -> Snapshot:
-    """What the list says of one snapshot."""
+    """Return the listing entry of one snapshot."""
     head = shelf.heads.get(snapshot_id)
     if head is None:
         return Snapshot(snapshot_id, trouble=shelf.troubles[snapshot_id])

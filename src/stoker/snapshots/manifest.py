@@ -1,13 +1,12 @@
-"""A manifest as bytes.
+"""The binary format of a manifest.
 
-A head in JSON, all paths as one compressed text, a row for each content and a row
-for each file, and a SHA-256 over all of it: what was cut off or changed is known
-before a path is looked at. Whoever can write to the storage can also write a sum
-that fits, so paths, modes and numbers are checked again, all of them, and nothing
-is made as large as a number says before that number is known to be possible.
+A header in JSON, all paths as one compressed text, a row for each content, a row for each file, and a
+SHA-256 checksum over all of it, which detects truncation and damage before any path is read. An attacker
+with write access to the storage can also write a matching checksum, so all paths, modes and numbers are
+validated again, and no memory is allocated by a number before that number is known to be possible.
 
-`SealedManifest` takes it apart only as far as somebody asks: what is kept already follows
-from the rows of the contents alone. Pure: bytes in, values out.
+`SealedManifest` parses only what a caller needs: to find stored contents, the content rows are enough. This
+module does no I/O.
 """
 
 from __future__ import annotations
@@ -53,18 +52,18 @@ _SUM = hashlib.sha256().digest_size
 _FILE = struct.Struct("<IH")
 _PLACE = "QQQIB"
 _MOST = 1 << 60
-# No stream of deflate holds more than this for each byte of it.
+# The highest compression ratio that a deflate stream can have.
 _DENSEST = 1_100
 
 
 class SnapshotFormatTooNew(Stalled):
-    """A later version wrote it: nobody here knows what it needs."""
+    """A later version wrote the manifest, so it is unknown which packs it needs."""
 
     default_reason = Reason.SNAPSHOT_CORRUPT
 
 
 def encode(manifest: SnapshotManifest) -> bytes:
-    """The bytes of a manifest; raises ValueError where that would be more than is ever read again."""
+    """Encode a manifest; raise ValueError if it exceeds the size that the reader accepts."""
     paths = [*manifest.files, *manifest.left_out]
     packs = list(manifest.packs)
     used = Counter[str]()
@@ -108,10 +107,10 @@ def encode(manifest: SnapshotManifest) -> bytes:
 
 
 class SealedManifest:
-    """A manifest whose sum is right and whose head is understood."""
+    """A manifest with a valid checksum and a parsed header."""
 
     def __init__(self, name: str, data: bytes) -> None:
-        """Raises Stalled for what is no manifest of this name, NewerFormat for one of a later version."""
+        """Parse the header; raise Stalled if damaged, `SnapshotFormatTooNew` for a later version."""
         self._name = name
         self._data = data
         try:
@@ -121,7 +120,7 @@ class SealedManifest:
             raise self._wrong(error) from error
 
     def contents(self) -> dict[BlobId, PackLocation]:
-        """Where everything lies that it needs."""
+        """Return the locations of all contents of the snapshot."""
         try:
             return self._read_contents()
         except (ValueError, struct.error) as error:
@@ -157,14 +156,14 @@ class SealedManifest:
         return corrupt_snapshot(f"the manifest of snapshot {self._name} is damaged: {error}")
 
     def _cut(self) -> None:
-        """Where each part lies."""
+        """Verify the checksum and compute the offset of each part."""
         data = self._data
         if not _PREFIX.size + _SUM <= len(data) <= MAX_BYTES:
             raise ValueError(f"{len(data)} bytes are no manifest")
         magic, version, head, paths, self._text, contents, files = _PREFIX.unpack_from(data)
         if magic != MAGIC:
             raise ValueError("it does not begin as one")
-        if version != FORMAT:  # before the checksum: a later version may have another one
+        if version != FORMAT:  # before the checksum: a later version may use another
             raise SnapshotFormatTooNew(
                 f"snapshot {self._name} has format {version}, which this version cannot read"
             )
@@ -262,7 +261,7 @@ def _check_sizes(
 
 
 def check_paths(paths: list[str]) -> None:
-    """Whether all of them can lie in one data folder, below it and beside what is ours."""
+    """Raise ValueError unless all paths fit into one data folder, outside Stoker's own folders."""
     if "" in paths or not RelPath.all_of(paths):
         raise ValueError("a path leads out of its place")
     known = set(paths)
@@ -273,7 +272,7 @@ def check_paths(paths: list[str]) -> None:
 
 
 def _folders(paths: list[str]) -> Iterator[str]:
-    """Every folder above a path, and those in which nobody restores anything."""
+    """Yield every parent folder of the paths, and Stoker's own folders, into which nothing is restored."""
     yield from (STAGING, STATE)
     seen: set[str] = set()
     for path in paths:

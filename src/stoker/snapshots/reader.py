@@ -1,9 +1,9 @@
-"""From packs back to contents, each checked while it is read.
+"""Reads contents from packs and verifies each while it is read.
 
-Contents that are asked for one after the other and lie near each other come in one
-request: a restore asks in the order of paths, in which packs were written. What has
-another id or size than it must have is refused (`SnapshotCorrupt`), and never handed
-on as a whole.
+Consecutive contents that are close together in a pack come in one request; this helps a restore, which
+reads in path order, the order in which packs were written. A content with a wrong id or size raises an
+error with the reason `SnapshotCorrupt`: a small content before any of it is returned, a streamed content
+at its end at the latest, so the caller must not use a content before its last chunk.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from stoker.snapshots.storage import CHUNK_BYTES, ObjectMissing, ObjectStorage
 from stoker.snapshots.types import PackCodec, PackLocation, corrupt_snapshot
 
 NEAR = 64 << 10
-"""Up to so many bytes between two contents are read along: another request would cost more."""
+"""Gaps up to this size between two contents are read too, because a second request would cost more."""
 
 
 class PackReader:
-    """What the contents of one snapshot are read with."""
+    """Reads the contents of one snapshot."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class PackReader:
         digits: int,
         damaged: Callable[[str], None],
     ) -> None:
-        """`damaged` is told the name of a pack in which something is not what it was."""
+        """Create a reader; it calls `damaged` with the name of a pack that has damaged content."""
         self._storage = storage
         self._snapshot = snapshot
         self._places = places
@@ -39,7 +39,7 @@ class PackReader:
         self._damaged = damaged
 
     def read(self, blobs: Sequence[BlobId]) -> Iterator[Blob]:
-        """In the order in which they are asked for."""
+        """Yield the contents in the given order."""
         for run in self._runs(blobs):
             first, last = self._places[run[0]], self._places[run[-1]]
             if len(run) == 1 and (first.stored > CHUNK_BYTES or first.size > CHUNK_BYTES):
@@ -53,7 +53,7 @@ class PackReader:
                 yield Blob(blob, place.size, iter((content,) if content else ()))
 
     def _runs(self, blobs: Sequence[BlobId]) -> Iterator[list[BlobId]]:
-        """Those that one request brings."""
+        """Group the blobs into runs that one request can read."""
         run: list[BlobId] = []
         begin = end = 0
         pack = ""
@@ -92,7 +92,7 @@ class PackReader:
         return content
 
     def _streamed(self, blob: BlobId, place: PackLocation) -> Iterator[bytes]:
-        """A large one in pieces; it raises in the end if they were not the content."""
+        """Yield a large content in chunks; raise at the end if its size or id is wrong."""
         digest = BlobHash(place.size, digits=self._digits)
         size = 0
         for piece in self._inflated(blob, place):
@@ -116,10 +116,10 @@ class PackReader:
                 data = inflating.unconsumed_tail
                 if piece:
                     yield piece
-            if data:  # as it is, or more than the stream has
+            if data:  # uncompressed, or extra bytes after the zlib stream, which then fail the check
                 yield data
         if inflating is not None and not inflating.eof:
-            yield inflating.flush()  # the last bytes of a piece that was full
+            yield inflating.flush()  # output that did not fit into the last chunk
 
     def _get(self, blob: BlobId, place: PackLocation, start: int, length: int) -> bytes:
         if not length:

@@ -1,11 +1,12 @@
-"""The snapshots of one gateway: taken, listed, checked, read and let go.
+"""The snapshots of one gateway: take, list, open, verify and prune them.
 
-A pack is put before the manifest that names it, and a manifest goes before its packs
-do: at any moment each manifest that is there has all that it needs. What a crash left
-is a pack that no manifest names, and whoever writes next removes it. An object is
-never changed, so nobody who reads meets half of something.
+This module ties the package together: `packer` writes packs, `manifest` encodes manifests, `index` reads the
+storage, `reader` reads contents, `retention` decides what to remove. A pack is stored before the manifest
+that names it, and a manifest is removed before its packs. So at any moment every stored manifest has all of
+its packs. A crash can leave only a pack that no manifest names, which the next writer removes. Objects are
+never changed, so a reader never sees a partial object.
 
-Everything here blocks and belongs into a thread.
+Everything here blocks; call it in a worker thread.
 """
 
 from __future__ import annotations
@@ -42,24 +43,24 @@ NO_ORIGIN = SnapshotOrigin()
 
 
 class OpenSnapshot:
-    """A snapshot to be read."""
+    """A snapshot that is open for reading."""
 
     def __init__(self, manifest: SnapshotManifest, contents: PackReader) -> None:
         self.manifest = manifest
         self._contents = contents
 
     def read(self, blobs: Sequence[BlobId]) -> Iterator[Blob]:
-        """Contents in the order in which they are asked for, each checked while it is read."""
+        """Yield the contents in the given order, each verified while it is read."""
         return self._contents.read(blobs)
 
     def content(self, path: str) -> bytes:
-        """That of one file."""
+        """Return the content of one file."""
         (blob,) = self.read([self.manifest.files[path].blob])
         return b"".join(blob.chunks)
 
 
 class SnapshotRepository:
-    """What is kept of one gateway in one storage."""
+    """The snapshots of one gateway in one storage."""
 
     def __init__(
         self, storage: ObjectStorage, gateway: str, *, clock: Callable[[], float] = time.time
@@ -82,11 +83,11 @@ class SnapshotRepository:
         reuse: bool = False,
         go_on: ContinueCheck = never_stop,
     ) -> Snapshot:
-        """A new snapshot of these files; with `reuse` the newest one, if it says exactly the same.
+        """Take a snapshot of these files; with `reuse`, return the newest snapshot if it is identical.
 
-        `open_file` gives a descriptor that is ours to close. A file that is gone by then
-        is not in the snapshot; one that cannot be read stops a `strict` one and is named
-        in `left_out` of any other. Whatever is raised, nothing half is left.
+        `open_file` returns a descriptor that this method closes. A file that no longer exists is omitted. A
+        file that cannot be read makes a `strict` snapshot fail; otherwise the snapshot lists it in
+        `left_out`. After an error no partial snapshot remains.
         """
         if len(extra) > MAX_EXTRA:
             raise storage_failed(f"more than {MAX_EXTRA} bytes cannot ride with a snapshot")
@@ -108,7 +109,7 @@ class SnapshotRepository:
                 go_on()
                 self._storage.put(new + ids.MANIFEST, (data,))
             except BaseException:
-                with suppress(StokerError):  # in this order: a manifest without its pack must not stay
+                with suppress(StokerError):  # in this order: a manifest must not stay without its pack
                     self._storage.delete(new + ids.MANIFEST)
                     self._storage.delete(new + ids.PACK)
                 raise
@@ -123,16 +124,16 @@ class SnapshotRepository:
         )
 
     def listed(self) -> tuple[Snapshot, ...]:
-        """All of them, newest first."""
+        """Return all snapshots, the newest first."""
         shelf = self._shelves.look()
         return tuple(index_entry(snapshot_id, shelf) for snapshot_id in shelf.ids)
 
     def newest(self) -> Snapshot | None:
-        """The newest one that can be used, as far as its manifest tells."""
+        """Return the newest usable snapshot, judged by its manifest and the sizes of its packs."""
         return next((snapshot for snapshot in self.listed() if not snapshot.trouble), None)
 
     def open(self, snapshot_id: str) -> OpenSnapshot:
-        """A snapshot whose manifest is whole; raises Stalled for one that is not, or not there."""
+        """Open a snapshot; raise Stalled if it is missing, its manifest is damaged or a pack is missing."""
         manifest = self._shelves.sealed(snapshot_id).manifest()
         why = missing_packs(manifest.packs, {stored.name: stored for stored in self._storage.listed()})
         if why:
@@ -143,7 +144,7 @@ class SnapshotRepository:
     def verify(
         self, snapshot_id: str, paths: Collection[str] | None = None, *, go_on: ContinueCheck = never_stop
     ) -> SnapshotManifest:
-        """Read and check all that these files need, or all files; raises Stalled at the first wrong one."""
+        """Read and verify the contents of these files, or of all; raise Stalled at the first damage."""
         opened = self.open(snapshot_id)
         files = opened.manifest.files
         places = opened.manifest.contents
@@ -155,7 +156,7 @@ class SnapshotRepository:
         return opened.manifest
 
     def prune(self, retention: int, *, keep: Collection[str] = ()) -> tuple[str, ...]:
-        """Let go of all but the newest `retention`, and of packs that nobody names; what is gone, by id."""
+        """Remove all but the newest `retention` snapshots, and unreferenced packs; return the removed ids."""
         with self._storage.exclusive():
             shelf = self._shelves.look()
             gone = expired_snapshots(shelf, max(1, retention), keep)
@@ -166,7 +167,7 @@ class SnapshotRepository:
         return gone
 
     def _now(self) -> float:
-        return time.time()  # beside the times of files, whatever clock the snapshots are named by
+        return time.time()  # compared with file times, so not the injected clock that names snapshots
 
     def _delete(self, names: Iterable[str]) -> None:
         for name in names:
@@ -203,24 +204,24 @@ class SnapshotRepository:
         )
 
     def _same(self, manifest: SnapshotManifest, shelf: StorageListing) -> Snapshot | None:
-        """The newest one, if a new one would say nothing else."""
+        """Return the newest snapshot if the new manifest equals it except for id and time."""
         if not shelf.ids or shelf.ids[0] not in shelf.heads:
             return None
         try:
             newest = self._shelves.sealed(shelf.ids[0]).manifest()
-        except Stalled:  # its rows are wrong
+        except Stalled:  # it is damaged
             return None
         named = replace(manifest, id=newest.id, taken_at=newest.taken_at)
         return index_entry(newest.id, shelf) if named == newest else None
 
     def _encoded(self, manifest: SnapshotManifest) -> bytes:
         try:
-            check_paths([*manifest.files, *manifest.left_out])  # as whoever reads it will
+            check_paths([*manifest.files, *manifest.left_out])  # the same check as on reading
             return encode(manifest)
         except ValueError as error:
             raise storage_failed(f"there can be no snapshot of these files: {error}") from error
 
     def _distrust(self, pack: str) -> None:
-        """Note that no later snapshot may lean on this pack; whoever found out goes on all the same."""
+        """Mark a pack as damaged, so that no later snapshot reuses it; a failure to mark it is ignored."""
         with suppress(StokerError):
             self._storage.put(pack + ids.CORRUPT_SUFFIX, (b"",))

@@ -1,10 +1,9 @@
-"""What of a storage may go, and what a new snapshot may lean on. Pure decisions.
+"""Decides which objects of a storage to remove, and which packs a new snapshot may reuse. No I/O.
 
-Nothing goes that a snapshot needs which stays. Where a manifest was written by a
-later version nobody knows what it needs, and no pack goes at all. A pack of which
-every snapshot that is left needs only a small part is not leaned on any more: the
-next snapshot stores that part again, and the pack goes with the last one that
-names it. So what is kept costs at most a few times what the snapshots hold.
+An object that a remaining snapshot needs is never removed. If a later version wrote a manifest, it is
+unknown which packs it needs, and no pack is removed at all. A pack of which every remaining snapshot needs
+only a small part is not reused: the next snapshot stores that part again, and the pack is removed with the
+last snapshot that names it. So the storage takes at most a few times the size of the snapshots' contents.
 """
 
 from __future__ import annotations
@@ -18,26 +17,26 @@ from stoker.snapshots.storage import StoredObject
 from stoker.snapshots.types import SnapshotHeader
 
 MOSTLY = 4
-"""A pack is worth keeping if some snapshot needs at least this part of it."""
+"""A pack is reusable if some snapshot needs at least 1/`MOSTLY` of it."""
 SMALL = 1 << 20
-"""A pack up to this size always is."""
+"""A pack up to this size is always reusable."""
 
 
 @dataclass(frozen=True, slots=True)
 class StorageListing:
-    """What lies in a storage."""
+    """The objects of a storage, and the headers or errors of its manifests."""
 
     stored: Mapping[str, StoredObject]
     heads: Mapping[str, SnapshotHeader]
-    """By id, of the manifests that can be read."""
+    """The headers of readable manifests, by snapshot id."""
     troubles: Mapping[str, str]
-    """By id, why a manifest cannot."""
+    """The errors of unreadable manifests, by snapshot id."""
     newer: bool
-    """Whether one of those was written by a later version."""
+    """Whether a later version wrote one of the unreadable manifests."""
 
     @property
     def ids(self) -> list[str]:
-        """Newest first."""
+        """All snapshot ids, the newest first."""
         return sorted((*self.heads, *self.troubles), key=snapshot_ids.snapshot_order, reverse=True)
 
     def without(self, gone: Collection[str]) -> StorageListing:
@@ -51,7 +50,7 @@ class StorageListing:
 
 
 def missing_packs(packs: Mapping[str, int], stored: Mapping[str, StoredObject]) -> str:
-    """What of these is not there as it must be, in words; empty if all are."""
+    """Describe the first pack that is missing or has a wrong size; empty if all are present."""
     for pack, size in packs.items():
         there = stored.get(pack)
         if there is None:
@@ -62,7 +61,7 @@ def missing_packs(packs: Mapping[str, int], stored: Mapping[str, StoredObject]) 
 
 
 def expired_snapshots(shelf: StorageListing, retention: int, keep: Collection[str]) -> tuple[str, ...]:
-    """The snapshots that go. One that cannot be used takes no other's place."""
+    """Return the snapshots to remove. An unusable snapshot does not count towards `retention`."""
     usable = [
         snapshot_id
         for snapshot_id in shelf.ids
@@ -82,9 +81,9 @@ def expired_snapshots(shelf: StorageListing, retention: int, keep: Collection[st
 def unreferenced_objects(
     shelf: StorageListing, now: float, rest: float, *, let_go: Collection[str] = ()
 ) -> tuple[str, ...]:
-    """Objects that no snapshot needs: a crash left them, or their snapshots are gone."""
+    """Return the objects that no snapshot needs: left by a crash, or of removed snapshots."""
     needed = {pack for head in shelf.heads.values() for pack in head.packs}
-    # The own pack of a manifest that cannot be read: somebody may mend that one day.
+    # Keep the own pack of an unreadable manifest: a user may still repair the manifest.
     needed |= {snapshot_id + snapshot_ids.PACK for snapshot_id in shelf.troubles}
     gone = [
         one.name
@@ -93,7 +92,7 @@ def unreferenced_objects(
         and (snapshot_ids.snapshot_id_of(one.name) in let_go or now - one.modified >= rest)
         and _is_unreferenced(one.name, needed, shelf.newer)
     ]
-    return tuple(sorted(gone, reverse=True))  # what says that a pack is bad goes before the pack
+    return tuple(sorted(gone, reverse=True))  # the `.bad` marker before its pack
 
 
 def _is_unreferenced(name: str, needed: Collection[str], newer: bool) -> bool:
@@ -103,7 +102,7 @@ def _is_unreferenced(name: str, needed: Collection[str], newer: bool) -> bool:
 
 
 def reusable_packs(shelf: StorageListing) -> frozenset[str]:
-    """The packs that a new snapshot may lean on."""
+    """Return the packs whose contents a new snapshot may reuse."""
     used: Counter[str] = Counter()
     sizes: dict[str, int] = {}
     for head in shelf.heads.values():

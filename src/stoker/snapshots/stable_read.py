@@ -1,7 +1,7 @@
-"""Reading a file that somebody else may write to at any time.
+"""Reads files that another process may write to at any time.
 
-What was read counts only if the file was the same before and after; otherwise it is
-read again, a few times. Nothing here trusts the size that a listing gave.
+A read is valid only if the file's size and times were the same before and after it; otherwise the file is
+read again, a few times. Nothing here trusts the size from an earlier scan.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from stoker.snapshots.types import MAX_FILE_BYTES, PackCodec
 T = TypeVar("T")
 
 LEVEL = 1
-"""Of zlib: twice as quick as its default, for a tenth more bytes."""
+"""The zlib level: twice as fast as the default, for 10 % more bytes."""
 LARGE = 2 << 20
-"""A file of this size goes through in pieces."""
+"""Files of at least this size are streamed in chunks."""
 MAX_ATTEMPTS = 3
 _CHUNK = 1 << 20
-# What is smaller is not worth a try; what is larger is tried in its middle first.
+# Smaller contents are not compressed. For contents above the second size, a sample from the middle decides.
 _MIN_COMPRESSED_BYTES = 64
 _COMPRESSION_SAMPLE_BYTES = 16 << 10
 _SAMPLE = 4 << 10
 
 
 class FileKeepsChanging(OSError):
-    """The file was another one whenever it had been read."""
+    """The file changed during every attempt to read it."""
 
     def __str__(self) -> str:
         return "it keeps changing while it is read"
 
 
 def read_stable(fd: int, read: Callable[[int, int], T]) -> tuple[T, os.stat_result]:
-    """What `read` makes of the file and its size, and what the file was then."""
+    """Call `read` until the file does not change during the call; return the result and the file's stat."""
     for _ in range(MAX_ATTEMPTS):
         before = os.fstat(fd)
         os.lseek(fd, 0, os.SEEK_SET)
@@ -52,7 +52,7 @@ def read_stable(fd: int, read: Callable[[int, int], T]) -> tuple[T, os.stat_resu
 
 
 def read_whole(fd: int, size: int) -> bytes:
-    """All of a file that is not large; raises if it has become so."""
+    """Return the whole content of a small file; raise if the file has grown large."""
     if size > 2 * LARGE:
         raise FileKeepsChanging
     content = os.read(fd, size + 1)
@@ -64,7 +64,7 @@ def read_whole(fd: int, size: int) -> bytes:
 
 
 def is_compressible(content: bytes) -> bool:
-    """Whether a content may become smaller: pictures and archives cost the most time, for nothing."""
+    """Whether compression may help: for images and archives it costs the most time and saves nothing."""
     if len(content) <= _COMPRESSION_SAMPLE_BYTES:
         return len(content) > _MIN_COMPRESSED_BYTES
     middle = (len(content) - _SAMPLE) // 2
@@ -72,7 +72,7 @@ def is_compressible(content: bytes) -> bool:
 
 
 def hash_large_file(fd: int, digits: int) -> tuple[BlobId, PackCodec, os.stat_result]:
-    """The id of a large file's content, and whether that is worth compressing."""
+    """Return the blob id of a large file, whether to compress it, and the file's stat."""
     (blob, codec), found = read_stable(fd, lambda fd, size: _hash_content(fd, size, digits))
     return blob, codec, found
 
@@ -90,7 +90,7 @@ def _hash_content(fd: int, size: int, digits: int) -> tuple[BlobId, PackCodec]:
 
 
 def packed_chunks(fd: int, codec: PackCodec, digest: BlobHash) -> Iterator[bytes]:
-    """The content as it will lie in a pack; `digest` has seen all of it in the end."""
+    """Yield the content as stored in a pack; `digest` has hashed all of it at the end."""
     os.lseek(fd, 0, os.SEEK_SET)
     pressing = zlib.compressobj(LEVEL) if codec is PackCodec.ZLIB else None
     while chunk := os.read(fd, _CHUNK):

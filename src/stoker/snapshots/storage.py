@@ -1,9 +1,8 @@
-"""Where snapshots lie: named objects that are put, read, listed and deleted, and nothing more.
+"""The storage protocol of snapshots: put, get, list and delete named objects.
 
-A folder (`stoker.snapshots.folder_storage`) and a bucket (`stoker.snapshots.bucket_storage`) are
-both no more than that, so what a snapshot is stays in one place
-(`stoker.snapshots.repository`). An object appears whole or not at all, and is never
-changed afterwards. Every trouble of a storage is a `Retry`: it may be back later.
+`stoker.snapshots.folder_storage` and `stoker.snapshots.bucket_storage` implement it and know nothing of
+snapshots, which are the matter of `stoker.snapshots.repository`. An object appears atomically and is never
+changed afterwards. Every failure of a storage is a `Retry`, because it may work again later.
 """
 
 from __future__ import annotations
@@ -13,17 +12,17 @@ from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol
 
 MAX_OBJECTS = 100_000
-"""A place with more objects than this is not one of ours."""
+"""Maximum objects in a storage; with more, it is not a snapshot storage."""
 CHUNK_BYTES = 4 << 20
-"""No more than this is asked for at once."""
+"""Maximum bytes of one read request."""
 
 
 class ObjectMissing(Exception):
-    """There is no such object."""
+    """The object does not exist."""
 
 
 class StoredObject(NamedTuple):
-    """An object in the list."""
+    """An object in a listing."""
 
     name: str
     size: int
@@ -31,27 +30,27 @@ class StoredObject(NamedTuple):
 
 
 class ObjectStorage(Protocol):
-    """The objects of one gateway."""
+    """The stored objects of one gateway."""
 
     where: str
-    """As it is called in a message."""
+    """The storage's name in messages."""
     leftovers_rest: float
-    """How many seconds old an object must be before it can be something that a crash left behind."""
+    """Minimum age in seconds of an unreferenced object before it counts as left by a crash."""
 
     def exclusive(self) -> AbstractContextManager[None]:
-        """Be the only one who writes, as far as the storage can tell."""
+        """Lock the storage for one writer, if it supports locks."""
         ...
 
     def listed(self) -> list[StoredObject]: ...
 
     def put(self, name: str, chunks: Iterable[bytes]) -> None:
-        """Durably and in one step; when `chunks` raises, nothing is there afterwards."""
+        """Store an object durably and atomically; if `chunks` raises, no object remains."""
         ...
 
     def get(self, name: str, start: int, length: int) -> bytes:
-        """That part of an object, or as much as there is of it; raises `ObjectMissing`."""
+        """Return a part of an object, shorter at its end; raise `ObjectMissing` if it does not exist."""
         ...
 
     def delete(self, name: str) -> None:
-        """One that is gone already is no failure."""
+        """Delete an object; a missing object is no error."""
         ...

@@ -1,9 +1,8 @@
-"""What a snapshot is made of, and how large any of it may be.
+"""The values of a snapshot, and their limits.
 
-A snapshot is a manifest and the contents that it names. A content is known by the
-id that git gives it, lies once in a pack, and may be named by many files of many
-snapshots. A number or a path that does not fit in here is refused where the bytes
-of a manifest are read (`stoker.snapshots.manifest`), never later.
+A snapshot is a manifest and the contents that it names. A content is identified by its git blob id, is
+stored once in a pack, and may be used by many files of many snapshots. A number or path outside the limits
+is refused when the bytes of a manifest are parsed (`stoker.snapshots.manifest`), never later.
 """
 
 from __future__ import annotations
@@ -22,29 +21,29 @@ MAX_FILES = 1_000_000
 MAX_FILE_BYTES = 64 << 30
 MAX_EXTRA = 1 << 20
 MAX_OMITTED = 10_000
-"""More than these cannot be left alone one by one: then it is no snapshot."""
+"""Maximum number of unreadable files that a snapshot may omit; with more, the snapshot fails."""
 
 ContinueCheck = Callable[[], None]
-"""Called between two files; raises when whoever asked wants it to end."""
+"""Called between two files; raises to cancel the work."""
 
 
 def never_stop() -> None:
-    """Nobody wants it to end."""
+    """Never cancel: the default `ContinueCheck`."""
 
 
 class ScannedFile(NamedTuple):
-    """One file as it lies in the data folder."""
+    """One file of the data folder, as a scan found it."""
 
     path: str
     """Canonical, below the data folder."""
     size: int
     mode: int
     blob: BlobId | None = None
-    """What it holds, if that is known without reading it; it is read all the same where nobody keeps that."""
+    """Its content's id, if known without reading it. The file is still read if no pack has that content."""
 
 
 class SnapshotOrigin(NamedTuple):
-    """What the files were at, in the words of the ledger."""
+    """The commit, ref and settings that the files were synced to, as in the ledger."""
 
     commit: str = ""
     ref: str = ""
@@ -52,7 +51,7 @@ class SnapshotOrigin(NamedTuple):
 
 
 class SnapshotFile(NamedTuple):
-    """One file as a snapshot has it."""
+    """One file of a snapshot."""
 
     blob: BlobId
     size: int
@@ -64,14 +63,14 @@ class SnapshotFile(NamedTuple):
 
 
 class PackCodec(IntEnum):
-    """How a content lies in its pack."""
+    """How a content is stored in its pack."""
 
     PLAIN = 0
     ZLIB = 1
 
 
 class PackLocation(NamedTuple):
-    """Where a content lies."""
+    """Where and how a content is stored."""
 
     pack: str
     offset: int
@@ -82,7 +81,7 @@ class PackLocation(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SnapshotHeader:
-    """What a snapshot says of itself before it names a file."""
+    """The header of a manifest, without files and contents."""
 
     id: str
     gateway: str
@@ -90,19 +89,19 @@ class SnapshotHeader:
     scope: SnapshotScope
     origin: SnapshotOrigin
     digits: int
-    """The length of a blob id: 40, or 64 where the repository has SHA-256."""
+    """The length of a blob id: 40, or 64 if the git repository uses SHA-256."""
     files: int
     size: int
-    """Of all files together."""
+    """Total bytes of all files."""
     packs: Mapping[str, int]
-    """By name, the bytes of each pack that it needs."""
+    """The size in bytes of each pack that the snapshot uses, by name."""
     used: Mapping[str, int]
-    """By name, how many of those bytes it needs."""
+    """How many bytes of each pack the snapshot uses, by name."""
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotManifest:
-    """All of a snapshot but the contents."""
+    """A complete snapshot except for the contents."""
 
     id: str
     gateway: str
@@ -111,9 +110,9 @@ class SnapshotManifest:
     origin: SnapshotOrigin
     files: Mapping[str, SnapshotFile]
     left_out: tuple[str, ...]
-    """What lay there and could not be read: whoever restores leaves these paths alone."""
+    """Paths that existed and could not be read; a restore must not touch them."""
     extra: bytes
-    """What whoever took it wanted to have back with it."""
+    """Opaque data of the caller that is stored with the snapshot."""
     size: int
     packs: Mapping[str, int]
     contents: Mapping[BlobId, PackLocation]
@@ -121,7 +120,7 @@ class SnapshotManifest:
 
 
 class Snapshot(NamedTuple):
-    """One line of the list."""
+    """One snapshot in a listing."""
 
     id: str
     taken_at: float = 0.0
@@ -130,9 +129,9 @@ class Snapshot(NamedTuple):
     scope: SnapshotScope = SnapshotScope.MANAGED
     origin: SnapshotOrigin = SnapshotOrigin()
     stored: int = 0
-    """The bytes that this one added to what was there."""
+    """The bytes that this snapshot added to the storage."""
     trouble: str = ""
-    """Why it cannot be used; then nothing but its id is known."""
+    """Why it cannot be used; if its manifest cannot be read, only the id is known."""
 
 
 def corrupt_snapshot(message: str) -> Stalled:
