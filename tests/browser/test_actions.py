@@ -126,7 +126,7 @@ def test_a_second_way_back_is_not_taken_over_the_first(fleet: FakeFleetServer, o
         fleet.put(msgspec.structs.replace(fleet.resource("plant/Stoker/line-1"), rollback=back))
         expect(page.get_by_role("complementary")).to_contain_text(back.to_snapshot or str(back.to_commit)[:8])
         page.get_by_role("button", name="Roll back…").click()
-        dialog = page.get_by_role("dialog", name="line-1 is already taken back")
+        dialog = page.get_by_role("dialog", name="line-1 is already rolled back")
         expect(dialog).to_contain_text(whom)
         expect(dialog).to_contain_text("let line-1 follow v12 again first")
         dialog.get_by_role("button", name="Close").press("Enter")

@@ -72,7 +72,7 @@ def test_every_state_of_real_resources_is_told_and_a_lost_right_closes_the_page(
             ("failing-0", "Failed", "the gateway cannot be reached"),
             ("held-0", "Held", "grace (site)", "Somebody works on it in a designer"),
             ("drifting-0", "Drifted", "1 file", "Somebody changed files on the gateway"),
-            ("back-0", "Taken back", old[:8], "does not follow its ref"),
+            ("back-0", "Rolled back", old[:8], "does not follow its ref"),
         ):
             row = rows.filter(has=page.get_by_role("link", name=gateway, exact=True))
             for word in words:

@@ -259,12 +259,12 @@ def test_a_gateway_that_was_taken_back_is_not_called_in_step(open_page: OpenPage
         expect(page.get_by_role("heading", level=1)).to_have_text("1 gateway waiting, none failed")
         expect(page.locator("#gateways .marks")).to_have_text(f"Rolled back to {old[:8]}")
         row = page.get_by_role("row").filter(has_text="does not follow its ref")
-        expect(row).to_contain_text("Taken back")
+        expect(row).to_contain_text("Rolled back")
         page.locator("#gateways").get_by_role("link", name="filler").click()
         side = page.get_by_role("complementary")
         expect(side.locator(".trouble")).to_contain_text("does not follow its ref")
         expect(side.locator(".history [data-standing=failed]")).to_have_count(0)
-        expect(side.locator(".history")).to_contain_text("Taken back")
+        expect(side.locator(".history")).to_contain_text("Rolled back")
 
 
 def test_accounts_of_programs_are_called_by_their_names(open_page: OpenPage) -> None:

@@ -264,5 +264,6 @@ def _untrusted_host_notices(intent: GatewayIntent) -> Iterator[Notice]:
     if auth.kind is GitAuthKind.SSH and auth.known_hosts is None:
         yield Notice(
             Reason.HOST_KEY_NOT_TRUSTED,
-            f"no known_hosts is given for {without_userinfo(intent.source.url)}: whoever answers is believed",
+            f"no known_hosts is given for {without_userinfo(intent.source.url)}: "
+            "any server that answers is trusted",
         )

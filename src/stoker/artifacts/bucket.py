@@ -240,7 +240,7 @@ class PulledObjects:
 
 def _bucket_entry(one: Any, title: str) -> BucketObject:
     if not one["e_tag"]:
-        raise ArtifactRefused(f"{title} gives no ETags, so that nobody can tell whether something changed")
+        raise ArtifactRefused(f"{title} gives no ETags, so changes cannot be detected")
     return BucketObject(one["path"], one["size"], one["e_tag"], max(0, int(one["last_modified"].timestamp())))
 
 

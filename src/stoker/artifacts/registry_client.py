@@ -124,7 +124,7 @@ class RegistryClient:
             response = await self._followed(method, url, headers)
             if response.status == 401 and not self._is_own(response):
                 response.close()  # the target of a redirect must not choose where the login is sent
-                raise ArtifactAuthFailed(f"{self._title} sends us on to somebody who does not let us in")
+                raise ArtifactAuthFailed(f"{self._title} redirects to a server that denies access")
             if response.status == 401:
                 challenge = AuthChallenge.parse(response.headers.get("WWW-Authenticate", ""))
                 response.close()

@@ -58,7 +58,7 @@ GROUPS = {
         "migrate": CommandEntry(
             "stoker.cli.migrate.command",
             "migrate_command",
-            "Make resources out of what another tool was told.",
+            "Convert the configuration of another tool into resources.",
         ),
         "status": CommandEntry(
             "stoker.cli.fleet.status", "status_command", "Show how resources and their gateways stand."

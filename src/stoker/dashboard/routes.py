@@ -256,7 +256,7 @@ class DashboardRoutes:
     def _known(self, request: web.BaseRequest) -> DashboardSession:
         session = self._found(request)
         if session is None:
-            raise ActionRefused(401, "nobody is signed in, or no longer")
+            raise ActionRefused(401, "not signed in, or the session has ended")
         return session
 
     def _cookie(self, request: web.BaseRequest) -> str:

@@ -29,7 +29,7 @@ class Finding:
     check: str
     mark: FindingStatus
     said: str
-    mend: str = ""
+    fix: str = ""
     """How to fix it, for an engineer who knows the plant and not this program."""
     reason: Reason | None = None
     of_input: bool = False
@@ -38,10 +38,10 @@ class Finding:
     def lines(self) -> Iterator[str]:
         reason = f"{self.reason}: " if self.reason is not None else ""
         yield f"{self.mark:<8}{self.check:<12}{reason}{self.said}"
-        if self.mend:
-            yield f"{'':<8}{'':<12}-> {self.mend}"
+        if self.fix:
+            yield f"{'':<8}{'':<12}-> {self.fix}"
 
     def as_json(self) -> dict[str, object]:
         said = {"check": self.check, "mark": self.mark.value.lower(), "message": self.said}
-        more = {"mend": self.mend, "reason": self.reason.value if self.reason is not None else ""}
+        more = {"fix": self.fix, "reason": self.reason.value if self.reason is not None else ""}
         return {**said, **{name: value for name, value in more.items() if value}}

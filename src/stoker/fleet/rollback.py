@@ -66,7 +66,7 @@ def _check_owner(gateway: str | None, snapshot: str) -> None:
 def _check_no_request(named: ResourceName, seen: FoundResource, to: str) -> None:
     if seen.taken_back_to and seen.taken_back_to != to:
         raise Stalled(
-            f"{seen.kind} {named} is already taken back to {seen.taken_back_to}, and another way back would"
+            f"{seen.kind} {named} is already rolled back to {seen.taken_back_to}, and another rollback would"
             " undo that one: let it follow its ref again first",
             reason=Reason.ROLLED_BACK,
         )

@@ -173,11 +173,11 @@ def os_error_reason(error: OSError) -> str:
     if error.errno == errno.ELOOP:
         return "is a symlink on the data volume, which is never followed"
     if error.errno == errno.EXDEV:
-        return "lies on another volume than the data folder"
+        return "is on another volume than the data folder"
     return f"failed: {error.strerror or error}"
 
 
 def require_regular(found: os.stat_result) -> None:
     if not stat.S_ISREG(found.st_mode):
         what = "a symlink" if stat.S_ISLNK(found.st_mode) else "not a regular file"
-        raise OSError(errno.EINVAL, f"what lies there is {what}")
+        raise OSError(errno.EINVAL, f"what is there is {what}")

@@ -224,7 +224,7 @@ class SealedManifest:
                 or (stored != size if codec == PackCodec.PLAIN else size > stored * _DENSEST)
                 or codec > PackCodec.ZLIB
             ):
-                raise ValueError("a content lies where none can be")
+                raise ValueError("a content is where none can be")
             found[str.__new__(BlobId, raw.hex())] = PackLocation(packs[pack], offset, stored, codec, size)
         if len(found) != self._contents:
             raise ValueError("it names a content twice")

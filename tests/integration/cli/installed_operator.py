@@ -58,8 +58,8 @@ class Clinic:
         wrong = [one for one in found.values() if one["mark"] == "wrong"]
         assert len(wrong) == 1, found
         assert ended == code, found
-        assert wrong[0]["mend"], "it says how to mend it"
-        return wrong[0]["check"], wrong[0]["reason"], wrong[0]["message"], wrong[0]["mend"]
+        assert wrong[0]["fix"], "it says how to mend it"
+        return wrong[0]["check"], wrong[0]["reason"], wrong[0]["message"], wrong[0]["fix"]
 
     def patch(self, path: str, body: object, kind: str = _MERGE) -> dict[str, Any]:
         return require(self.cluster.request("PATCH", path, body, content_type=kind), 200)

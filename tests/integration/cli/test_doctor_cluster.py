@@ -70,18 +70,18 @@ def test_an_api_server_that_is_not_there(clinic: Clinic) -> None:
         reserved.bind(("127.0.0.1", 0))
         nowhere = f"https://127.0.0.1:{reserved.getsockname()[1]}"
         place = clinic.cluster.kubeconfig(server=nowhere)
-        check, reason, _, mend = clinic.complaint(kubeconfig=place, code=ExitCode.UNREACHABLE)
+        check, reason, _, fix = clinic.complaint(kubeconfig=place, code=ExitCode.UNREACHABLE)
     assert (check, reason) == ("api server", Reason.UNREACHABLE)
-    assert "kubectl version" in mend
+    assert "kubectl version" in fix
 
 
 def test_a_login_that_is_not_known(clinic: Clinic, tmp_path: Path) -> None:
     stranger = tmp_path / "kubeconfig"
     text = clinic.cluster.kubeconfig().read_text()
     stranger.write_text(text.replace(clinic.cluster.token("admin"), "nobody"))
-    check, reason, _, mend = clinic.complaint(kubeconfig=stranger, code=ExitCode.UNREACHABLE)
+    check, reason, _, fix = clinic.complaint(kubeconfig=stranger, code=ExitCode.UNREACHABLE)
     assert (check, reason) == ("api server", Reason.UNAUTHORIZED)
-    assert "kubectl auth whoami" in mend
+    assert "kubectl auth whoami" in fix
 
 
 def test_a_kubeconfig_that_is_not_there(clinic: Clinic, tmp_path: Path) -> None:
@@ -92,11 +92,11 @@ def test_a_kubeconfig_that_is_not_there(clinic: Clinic, tmp_path: Path) -> None:
 def test_a_kind_that_is_not_installed(clinic: Clinic) -> None:
     with clinic.without(f"{CRD}/watchrules.configbutler.ai"):
         eventually(lambda: not serves(clinic, "watchrules"), 30.0, "the kind is gone from discovery")
-        check, reason, message, mend = clinic.complaint()
+        check, reason, message, fix = clinic.complaint()
     eventually(lambda: serves(clinic, "watchrules"), 30.0, "the kind is served again")
     assert (check, reason) == ("kinds", Reason.NOT_FOUND)
     assert "watchrules.configbutler.ai" in message
-    assert mend.startswith("Install the kinds of this version: helm upgrade")
+    assert fix.startswith("Install the kinds of this version: helm upgrade")
 
 
 def test_kinds_of_an_older_version(clinic: Clinic) -> None:
@@ -152,10 +152,10 @@ def test_a_configuration_that_somebody_deleted(clinic: Clinic) -> None:
 def test_a_webhook_without_a_bundle(clinic: Clinic) -> None:
     port = clinic.release.ports["webhook"]["webhook-port"]
     with clinic.extra_webhook({"url": f"https://127.0.0.1:{port}/validate"}) as name:
-        check, reason, message, mend = clinic.complaint()
+        check, reason, message, fix = clinic.complaint()
     assert (check, reason) == ("webhooks", Reason.MISCONFIGURED)
     assert message.startswith(f"{name} has no caBundle")
-    assert "cert-manager" in mend
+    assert "cert-manager" in fix
 
 
 def test_a_bundle_that_does_not_verify_what_is_served(clinic: Clinic) -> None:
@@ -220,14 +220,14 @@ def test_a_service_without_a_ready_endpoint(clinic: Clinic) -> None:
     path = f"/apis/discovery.k8s.io/v1/namespaces/{HOME}/endpointslices"
     require(clinic.cluster.request("POST", path, slice_of), 201)
     with clinic.extra_webhook({**config, "caBundle": bundle}):
-        check, reason, message, mend = clinic.complaint()
+        check, reason, message, fix = clinic.complaint()
     ready = {"endpoints": [{"addresses": ["192.0.2.1"], "conditions": {"ready": True}}]}
     clinic.patch(f"{path}/nobody-there", ready)
     named = RegisteredWebhook("extra", WebhookClientConfig(service=WebhookService(HOME, "nobody-there")))
     assert asyncio.run(_looked_at(clinic, named, "endpoints")).said == f"1 behind {HOME}/nobody-there"
     assert (check, reason) == ("endpoints", Reason.SERVICE_UNREACHABLE)
     assert f"Service {HOME}/nobody-there has no ready endpoint" in message
-    assert f"kubectl -n {HOME} get pods" in mend
+    assert f"kubectl -n {HOME} get pods" in fix
 
 
 def test_a_webhook_that_does_not_run(clinic: Clinic) -> None:
@@ -262,9 +262,9 @@ def test_a_namespace_that_is_not_there_is_not_asked_about(clinic: Clinic) -> Non
 
 
 def test_nothing_is_installed(clinic: Clinic) -> None:
-    check, reason, _, mend = clinic.complaint("--operator-namespace=default")
+    check, reason, _, fix = clinic.complaint("--operator-namespace=default")
     assert (check, reason) == ("operator", Reason.CONTROLLER_SILENT)
-    assert "helm upgrade --install" in mend
+    assert "helm upgrade --install" in fix
 
 
 def test_two_operators_have_to_be_told_apart(clinic: Clinic) -> None:
@@ -273,13 +273,13 @@ def test_two_operators_have_to_be_told_apart(clinic: Clinic) -> None:
     second["metadata"] = {"name": "second", "labels": second["metadata"]["labels"]}
     require(clinic.cluster.request("POST", deployments.format("default"), second), 201)
     try:
-        check, reason, message, mend = clinic.complaint(code=ExitCode.WRONG_INPUT)
+        check, reason, message, fix = clinic.complaint(code=ExitCode.WRONG_INPUT)
         assert clinic.look(f"--operator-namespace={HOME}")[0] == ExitCode.DONE
     finally:
         clinic.cluster.request("DELETE", f"{deployments.format('default')}/second")
     assert (check, reason) == ("operator", Reason.INVALID_VALUE)
     assert message == f"there are several, in the namespaces default, {HOME}"
-    assert "--operator-namespace" in mend
+    assert "--operator-namespace" in fix
 
 
 def test_a_lease_whose_holder_died(clinic: Clinic) -> None:
@@ -290,7 +290,7 @@ def test_a_lease_whose_holder_died(clinic: Clinic) -> None:
     require(clinic.cluster.request("POST", leases, {"metadata": {"name": "stoker-controller-0"}}), 201)
     lease, there = f"{leases}/stoker-controller-0", f"--operator-namespace={home}"
     nobody = clinic.complaint(there)
-    assert nobody[:3:2] == ("controller", f"Lease {home}/stoker-controller-0 is held by nobody")
+    assert nobody[:3:2] == ("controller", f"Lease {home}/stoker-controller-0 is held by no replica")
     clinic.patch(lease, {"spec": held("2020-01-01T00:00:00.000000Z")})
     check, reason, message, _ = clinic.complaint(there)
     assert (check, reason) == ("controller", Reason.CONTROLLER_SILENT)
@@ -309,7 +309,7 @@ def test_a_shard_that_nobody_leads(clinic: Clinic) -> None:
     finally:
         clinic.cluster.request("DELETE", f"{deployments}/second")
     assert (check, reason) == ("controller", Reason.CONTROLLER_SILENT)
-    assert message == f"Lease {HOME}/stoker-controller-1 is not there, so nobody leads"
+    assert message == f"Lease {HOME}/stoker-controller-1 is missing, so no replica leads"
 
 
 def test_a_right_that_the_controller_lacks(clinic: Clinic) -> None:
@@ -346,7 +346,7 @@ def test_the_emergency_stop_is_noted(clinic: Clinic) -> None:
         clinic.cluster.request("DELETE", f"{PAUSE}/ignition-sync-global-pause")
     assert code == ExitCode.DONE
     assert (found["pause"]["mark"], found["pause"]["reason"]) == ("note", Reason.PAUSED)
-    assert found["pause"]["mend"] == f"stoker resume --namespace {HOME} --everything"
+    assert found["pause"]["fix"] == f"stoker resume --namespace {HOME} --everything"
 
 
 async def _looked_at(clinic: Clinic, webhook: RegisteredWebhook, check: str) -> Finding:

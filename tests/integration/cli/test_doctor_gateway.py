@@ -68,7 +68,7 @@ class Doctor:
         assert last["mark"] == "wrong"
         assert not [one for one in before if one["mark"] == "wrong"]
         assert [one["check"] for one in findings] == ALL_CHECKS[: len(findings)]
-        return last["check"], last["reason"], last["mend"]
+        return last["check"], last["reason"], last["fix"]
 
 
 @pytest.fixture
@@ -150,41 +150,41 @@ def test_it_is_a_command_of_its_own(simulated: SimulatedGateway, doctor: Doctor)
 
 
 def test_an_unknown_name(doctor: Doctor) -> None:
-    check, reason, mend = doctor.complaint("no-such-gateway.invalid:8088")
+    check, reason, fix = doctor.complaint("no-such-gateway.invalid:8088")
     assert (check, reason) == ("address", Reason.GATEWAY_UNREACHABLE)
-    assert "spelling" in mend
+    assert "spelling" in fix
 
 
 def test_a_closed_port(doctor: Doctor) -> None:
-    check, reason, mend = doctor.complaint(f"127.0.0.1:{free_port()}")
+    check, reason, fix = doctor.complaint(f"127.0.0.1:{free_port()}")
     assert (check, reason) == ("port", Reason.GATEWAY_UNREACHABLE)
-    assert "service running" in mend
+    assert "service running" in fix
 
 
 def test_a_port_that_speaks_tls_and_was_asked_in_plain(tmp_path: Path, doctor: Doctor) -> None:
     pair = Authority().server(["gw"]).save(tmp_path, "gateway")
     with SimulatedGateway.start(tmp_path / "data", tls=pair) as running:
-        check, reason, mend = doctor.complaint(running.url.removeprefix("https://"))
+        check, reason, fix = doctor.complaint(running.url.removeprefix("https://"))
     assert (check, reason) == ("tls", Reason.GATEWAY_UNREACHABLE)
-    assert "write https://127.0.0.1" in mend
+    assert "write https://127.0.0.1" in fix
 
 
 def test_a_plain_port_that_was_asked_in_tls(simulated: SimulatedGateway, doctor: Doctor) -> None:
-    check, reason, mend = doctor.complaint(simulated.url.replace("http:", "https:"))
+    check, reason, fix = doctor.complaint(simulated.url.replace("http:", "https:"))
     assert (check, reason) == ("tls", Reason.GATEWAY_UNREACHABLE)
-    assert "write http://127.0.0.1" in mend
+    assert "write http://127.0.0.1" in fix
 
 
 def test_a_certificate_of_an_unknown_authority(tmp_path: Path, doctor: Doctor) -> None:
     pair = Authority().server(["gw"]).save(tmp_path, "gateway")
     (tmp_path / "ca").write_bytes(Authority().pem)
     with SimulatedGateway.start(tmp_path / "data", tls=pair) as running:
-        check, reason, mend = doctor.complaint(running.url, "--gateway-ca-file", str(tmp_path / "ca"))
+        check, reason, fix = doctor.complaint(running.url, "--gateway-ca-file", str(tmp_path / "ca"))
         assert doctor.look(running.url)[0] == ExitCode.DONE, (
             "without an authority nothing is checked on loopback"
         )
     assert (check, reason) == ("tls", Reason.CERTIFICATE_NOT_TRUSTED)
-    assert "--gateway-ca-file" in mend
+    assert "--gateway-ca-file" in fix
 
 
 def test_an_authority_that_is_none(tmp_path: Path, doctor: Doctor) -> None:
@@ -204,9 +204,9 @@ def test_an_authority_that_is_none(tmp_path: Path, doctor: Doctor) -> None:
 )
 def test_another_web_server(doctor: Doctor, answer: bytes) -> None:
     with saying(answer) as address:
-        check, reason, mend = doctor.complaint(address)
+        check, reason, fix = doctor.complaint(address)
     assert (check, reason) == ("ignition", Reason.NOT_IGNITION_83)
-    assert "in a browser" in mend
+    assert "in a browser" in fix
 
 
 @pytest.mark.parametrize(
@@ -230,9 +230,9 @@ def test_another_web_server(doctor: Doctor, answer: bytes) -> None:
 )
 def test_what_ends_it_at_the_first_request(doctor: Doctor, answer: bytes, expected: Reason) -> None:
     with saying(answer) as address:
-        check, reason, mend = doctor.complaint(address)
+        check, reason, fix = doctor.complaint(address)
     assert (check, reason) == ("tls", expected)
-    assert mend
+    assert fix
 
 
 @pytest.mark.parametrize(
@@ -243,9 +243,9 @@ def test_a_gateway_that_does_not_run(
     simulated: SimulatedGateway, doctor: Doctor, state: State, expected: Reason
 ) -> None:
     simulated.state = state
-    check, reason, mend = doctor.complaint(simulated.url)
+    check, reason, fix = doctor.complaint(simulated.url)
     assert (check, reason) == ("state", expected)
-    assert mend
+    assert fix
 
 
 def test_an_8_1_gateway(simulated: SimulatedGateway, doctor: Doctor) -> None:
@@ -255,9 +255,9 @@ def test_an_8_1_gateway(simulated: SimulatedGateway, doctor: Doctor) -> None:
 
 def test_a_key_without_its_name(simulated: SimulatedGateway, doctor: Doctor) -> None:
     doctor.key.write_text(SECRET)
-    check, reason, mend = doctor.complaint(simulated.url, code=ExitCode.WRONG_INPUT)
+    check, reason, fix = doctor.complaint(simulated.url, code=ExitCode.WRONG_INPUT)
     assert (check, reason) == ("key", Reason.TOKEN_MALFORMED)
-    assert "NAME:SECRET" in mend
+    assert "NAME:SECRET" in fix
     assert not [one for one in simulated.requests if one.path.startswith("/data/")], "nothing was sent"
 
 
@@ -281,24 +281,24 @@ def test_a_key_that_is_nowhere(
 
 def test_a_key_that_the_gateway_does_not_know(simulated: SimulatedGateway, doctor: Doctor) -> None:
     doctor.key.write_text("stranger:secret")
-    check, reason, mend = doctor.complaint(simulated.url)
+    check, reason, fix = doctor.complaint(simulated.url)
     assert (check, reason) == ("login", Reason.TOKEN_REJECTED)
-    assert "API Keys" in mend
+    assert "API Keys" in fix
 
 
 def test_a_key_that_requires_tls(simulated: SimulatedGateway, doctor: Doctor) -> None:
     simulated.settings.insecure = Insecure.REFUSED
-    check, reason, mend = doctor.complaint(simulated.url)
+    check, reason, fix = doctor.complaint(simulated.url)
     assert (check, reason) == ("login", Reason.SECURE_REQUIRED)
-    assert "Require secure connections" in mend
+    assert "Require secure connections" in fix
 
 
 @pytest.mark.parametrize("permission", ["read", "write"])
 def test_a_level_that_is_not_granted(simulated: SimulatedGateway, doctor: Doctor, permission: str) -> None:
     simulated.settings.keys["stoker"] = ApiKey(SECRET, **{permission: False})
-    check, reason, mend = doctor.complaint(simulated.url)
+    check, reason, fix = doctor.complaint(simulated.url)
     assert (check, reason) == (permission, Reason.LEVEL_NOT_GRANTED)
-    assert f"Gateway {permission.title()} Permissions" in mend
+    assert f"Gateway {permission.title()} Permissions" in fix
 
 
 def test_a_scan_that_is_refused_politely(simulated: SimulatedGateway, doctor: Doctor) -> None:

@@ -51,18 +51,18 @@ def test_a_resource_with_which_all_works_is_well(ward: Ward, monkeypatch: pytest
 
 
 def test_a_resource_that_is_not_there(clinic: Clinic) -> None:
-    check, reason, _, mend = clinic.complaint("--name=none", code=ExitCode.WRONG_INPUT)
+    check, reason, _, fix = clinic.complaint("--name=none", code=ExitCode.WRONG_INPUT)
     assert (check, reason) == ("resource", Reason.NOT_FOUND)
-    assert "kubectl get stokers,ignitionsyncs -n default" in mend
+    assert "kubectl get stokers,ignitionsyncs -n default" in fix
 
 
 def test_secrets_that_are_not_right(ward: Ward) -> None:
     ward.delete("Secret", "git-credentials")
-    check, reason, message, mend = ward.complaint()
+    check, reason, message, fix = ward.complaint()
     assert (check, reason) == ("secrets", Reason.SECRET_NOT_FOUND)
     assert "Secret 'git-credentials' does not exist" in message
     expected = f"kubectl -n {ward.namespace} create secret generic git-credentials --from-file=token=FILE"
-    assert mend == expected
+    assert fix == expected
     ward.secret("git-credentials", password=SECRET, user="plant")
     check, _, message, _ = ward.complaint()
     assert check == "secrets"
@@ -73,21 +73,21 @@ def test_secrets_that_are_not_right(ward: Ward) -> None:
 
 def test_a_key_of_the_gateway_that_no_gateway_takes(ward: Ward) -> None:
     ward.replace_secret("ignition-api-key", apiKey=f"Bearer {SECRET}")
-    check, reason, message, mend = ward.complaint()
+    check, reason, message, fix = ward.complaint()
     assert (check, reason) == ("api key", Reason.TOKEN_MALFORMED)
     assert "begins with 'Bearer'" in message
     ward.replace_secret("ignition-api-key", apiKey=SECRET)
-    check, reason, message, mend = ward.complaint()
+    check, reason, message, fix = ward.complaint()
     assert (check, reason) == ("api key", Reason.TOKEN_MALFORMED)
     assert "is not of the form name:secret" in message
-    assert "key 'apiKey' of Secret 'ignition-api-key' must hold the whole line" in mend
+    assert "key 'apiKey' of Secret 'ignition-api-key' must hold the whole line" in fix
 
 
 def test_a_login_that_the_repository_refuses(ward: Ward) -> None:
     ward.replace_secret("git-credentials", token="another")
-    check, reason, _, mend = ward.complaint()
+    check, reason, _, fix = ward.complaint()
     assert (check, reason) == ("git", Reason.SOURCE_AUTH_FAILED)
-    assert "may read the repository" in mend
+    assert "may read the repository" in fix
 
 
 def test_a_repository_and_a_ref_that_are_not_there(ward: Ward, git_http: GitHttpServer) -> None:
@@ -111,9 +111,9 @@ def test_a_resource_that_is_held_still_and_a_server_that_nobody_vouches_for_are_
     ward.patch(ward.path_of("Stoker", "line-1"), {"spec": {"git": git, "paused": True}})
     _, found = ward.look()
     assert (found["resource"]["mark"], found["resource"]["reason"]) == ("note", Reason.PAUSED)
-    assert found["resource"]["mend"] == f"stoker resume --namespace {ward.namespace} --name line-1"
+    assert found["resource"]["fix"] == f"stoker resume --namespace {ward.namespace} --name line-1"
     assert found["known hosts"]["mark"] == "note"
-    assert "knownHostsSecretRef" in found["known hosts"]["mend"]
+    assert "knownHostsSecretRef" in found["known hosts"]["fix"]
 
 
 def test_an_ignitionsync_logs_in_as_the_github_app_that_it_names(ward: Ward, tmp_path: Path) -> None:
@@ -138,12 +138,12 @@ def test_an_ignitionsync_logs_in_as_the_github_app_that_it_names(ward: Ward, tmp
         wrong = look()["git"]
         assert (wrong["mark"], wrong["reason"]) == ("wrong", Reason.SOURCE_AUTH_FAILED)
         assert "refused the app id or its private key" in wrong["message"]
-        assert "a private key that was made there into key 'pem' of Secret 'app'" in wrong["mend"]
+        assert "a private key that was made there into key 'pem' of Secret 'app'" in wrong["fix"]
         ward.replace_secret("app", pem="no key at all")
         wrong = look()["git"]
         assert (wrong["mark"], wrong["reason"]) == ("wrong", Reason.INVALID_VALUE)
         assert "is not an unencrypted private key in PEM form" in wrong["message"]
-        assert "'pem' of Secret 'app'" in wrong["mend"]
+        assert "'pem' of Secret 'app'" in wrong["fix"]
 
 
 # Its gateways.
@@ -151,16 +151,16 @@ def test_an_ignitionsync_logs_in_as_the_github_app_that_it_names(ward: Ward, tmp
 
 def test_a_pod_without_an_agent_and_no_pod_at_all(ward: Ward) -> None:
     ward.pod("packer-0", "line-1", gateway="packer", injected=False)
-    check, reason, message, mend = ward.complaint()
+    check, reason, message, fix = ward.complaint()
     assert (check, reason) == ("agent", Reason.SIDECAR_MISSING)
     assert "packer-0" in message
-    assert mend == f"kubectl -n {ward.namespace} delete pod packer-0"
+    assert fix == f"kubectl -n {ward.namespace} delete pod packer-0"
     for name in ("packer-0", "filler-0"):
         ward.cluster.request("DELETE", f"{ward.path_of('Pod', name)}?gracePeriodSeconds=0")
-    check, reason, _, mend = ward.complaint()
+    check, reason, _, fix = ward.complaint()
     assert (check, reason) == ("gateways", Reason.NO_GATEWAYS)
-    assert 'stoker.io/inject: "true"' in mend
-    assert "stoker.io/cr-name: line-1" in mend
+    assert 'stoker.io/inject: "true"' in fix
+    assert "stoker.io/cr-name: line-1" in fix
 
 
 def test_an_account_of_agents_without_rights(clinic: Clinic, ward: Ward) -> None:
@@ -189,15 +189,15 @@ def test_an_agent_that_does_not_report_or_died(ward: Ward) -> None:
     pod.report("", SyncState.PENDING, heartbeat_at="2020-01-01T00:00:00Z")
     assert ward.complaint()[2] == "gateway packer reported last at 2020-01-01T00:00:00Z"
     pod.is_ready(False)
-    check, reason, message, mend = ward.complaint()
+    check, reason, message, fix = ward.complaint()
     assert (check, reason) == ("agent", Reason.AGENT_UNREACHABLE)
     assert "packer-0" in message
-    assert f"kubectl -n {ward.namespace} logs packer-0 -c stoker-agent" in mend
+    assert f"kubectl -n {ward.namespace} logs packer-0 -c stoker-agent" in fix
 
 
 def test_what_an_agent_says_of_its_gateway_names_the_part_that_is_missing(ward: Ward) -> None:
     pod = ward.pod("packer-0", "line-1", gateway="packer")
-    for reason, said, mend in (
+    for reason, said, fix in (
         (Reason.TOKEN_MALFORMED, "is not of the form name:secret", "of Secret 'ignition-api-key' must hold"),
         (Reason.TOKEN_REJECTED, "does not accept the API key", "API Keys"),
         (Reason.LEVEL_NOT_GRANTED, "Gateway Write is not granted", "Gateway Write Permissions"),
@@ -208,7 +208,7 @@ def test_what_an_agent_says_of_its_gateway_names_the_part_that_is_missing(ward: 
         check, found, message, mended = ward.complaint()
         assert (check, found) == ("gateway", reason)
         assert message == f"gateway packer: {said}"
-        assert mend in mended
+        assert fix in mended
 
 
 # Who may not look.

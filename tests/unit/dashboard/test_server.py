@@ -91,7 +91,7 @@ async def test_a_stranger_sees_the_page_and_nothing_else(house: House) -> None:
     for path in ("/api/picture", "/api/events", "/api/gateways/a/b/c/d"):
         answer = await visit.get(path)
         assert answer.status == 401
-        assert answer.json == {"error": "nobody is signed in, or no longer", "reason": ""}
+        assert answer.json == {"error": "not signed in, or the session has ended", "reason": ""}
     order = await visit.order(action="stop")
     assert order.status == 401
     assert house.hands.orders == []

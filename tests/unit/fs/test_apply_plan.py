@@ -282,7 +282,7 @@ def test_a_folder_that_cannot_be_moved_to_its_place_is_an_error_of_its_files(dis
 
     with meanwhile("folder.rename.before", fail):
         applied = disk.apply(SyncPlan(writes=(disk.write("d/a", b"1"), disk.write("e/b", b"1"))))
-    assert applied.errors == (PathNote("d/a", "lies on another volume than the data folder"),)
+    assert applied.errors == (PathNote("d/a", "is on another volume than the data folder"),)
     assert disk.ours == {"e/b"}
 
 

@@ -177,7 +177,7 @@ def test_a_volume_that_cannot_be_flushed_is_an_error() -> None:
 def test_another_volume_below_the_data_folder_is_said_so() -> None:
     assert (
         os_error_reason(OSError(errno.EXDEV, os.strerror(errno.EXDEV)))
-        == "lies on another volume than the data folder"
+        == "is on another volume than the data folder"
     )
 
 

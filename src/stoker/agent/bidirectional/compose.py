@@ -131,7 +131,7 @@ class ChangeComposer:
         if origin is None:
             known = path in self._ledger.files
             raise InvalidValue(
-                "is made by the agent itself, no file of the repository stands behind it"
+                "is made by the agent itself and has no file in the repository"
                 if known
                 else "no mapping leads from it to the repository"
             )

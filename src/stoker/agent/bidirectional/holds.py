@@ -15,7 +15,7 @@ from stoker.domain.reasons import Reason
 from stoker.engine.plan.ledger import Ledger
 from stoker.engine.plan.plan import RESOURCE_MANIFEST, DeleteFile, PlanAction, SetFileMode, SyncPlan
 
-UNRECORDED_CHANGE_MESSAGE = "somebody changed it on the gateway, and git does not have that yet"
+UNRECORDED_CHANGE_MESSAGE = "it was changed on the gateway, and git does not have that change yet"
 UNDER_REVIEW_MESSAGE = "its change on the gateway is in a pull request that is open"
 _PROGRAM = "+x"
 

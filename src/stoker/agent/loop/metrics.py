@@ -49,7 +49,7 @@ class SyncMetrics:
         )
         self._drifted = metrics.gauge(
             "ignition_sync_drifted_files",
-            "Managed files that somebody else changed, as last looked.",
+            "Managed files that another process or user changed, at the last check.",
             _GATEWAY,
         )
 

@@ -124,8 +124,8 @@ class FolderRollback:
         pin = self._notes.pin
         if pin is not None and pin.by == HAND and not wish.goes_back:
             raise Stalled(
-                f"the folder stays at {pin.snapshot or pin.commit[:8]}, which somebody went back to; "
-                "stoker rollback --release lets it follow the ref again",
+                f"the folder stays at {pin.snapshot or pin.commit[:8]}, to which it was rolled back; "
+                "stoker rollback --release makes it follow the ref again",
                 reason=Reason.ROLLED_BACK,
             )
         if pin is not None and pin.by != HAND:
@@ -159,7 +159,7 @@ class FolderRollback:
         quarantine = QuarantineRecord(
             commit,
             found[0],
-            f"commit {commit[:8]} was taken back: {found[1]}",
+            f"commit {commit[:8]} was rolled back: {found[1]}",
             rfc3339(self._clock.now()),
             probation.snapshot,
             restored=False,

@@ -42,7 +42,8 @@ class MountedSecrets:
         if path is None:
             places = " nor at ".join(str(place) for place in self._candidates(wanted))
             raise Misconfigured(
-                f"{shown} is not mounted: it lies at {places or 'no place'}", reason=Reason.SECRET_NOT_FOUND
+                f"{shown} is not mounted: it is expected at {places or 'no place'}",
+                reason=Reason.SECRET_NOT_FOUND,
             )
         try:
             with path.open("rb") as file:

@@ -92,7 +92,7 @@ class SyncTurn:
         """Stay at the snapshot that a person restored."""
         undoing, asked = self.tended.undoing, self.direction.rollback
         if undoing is None or asked is None:  # every pinned gateway has a rollback
-            raise StokerError("nobody can go back to a snapshot here")
+            raise StokerError("no snapshot can be restored here")
         self._before()
         try:
             if self.direction.gate is Reason.DRY_RUN:

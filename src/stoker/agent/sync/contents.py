@@ -139,6 +139,6 @@ def _transform_error(broken: Mapping[str, str]) -> Stalled:
     named = "; ".join(f"{path} is not JSON: {why}" for path, why in sorted(broken.items())[:_MAX_NAMED])
     more = f"; and {len(broken) - _MAX_NAMED} more" if len(broken) > _MAX_NAMED else ""
     return Stalled(
-        f"{named}{more}; nothing was changed (mend it in the repository, or exclude it)",
+        f"{named}{more}; nothing was changed (fix it in the repository, or exclude it)",
         reason=Reason.CONFIG_SYNTAX_ERROR,
     )

@@ -251,7 +251,7 @@ class WrittenCommit(Block):
 
     commit: Annotated[Annotated[str, text_bounds(64)], describe("Id of the commit.")]
     author: Annotated[
-        Annotated[str, text_bounds(253)] | None, describe("Who made the changes in it; absent: nobody knows.")
+        Annotated[str, text_bounds(253)] | None, describe("Who made the changes in it; absent when unknown.")
     ] = None
     subject: Annotated[
         Annotated[str, text_bounds(256)] | None, describe("The first line of its message.")

@@ -65,9 +65,9 @@ class InheritableSpec(Block):
     ignition: Annotated[
         IgnitionSpec | None, describe("Behaviour towards people and peers on the gateway.")
     ] = None
-    drift: Annotated[DriftSpec | None, describe("What happens when somebody else changes synced files.")] = (
-        None
-    )
+    drift: Annotated[
+        DriftSpec | None, describe("What happens when another process or user changes synced files.")
+    ] = None
     maintenance_windows: Annotated[
         MaintenanceWindowList | None, describe("When gateways may be changed. None: at any time.")
     ] = None
@@ -85,7 +85,7 @@ class InheritableSpec(Block):
     approval: Annotated[ApprovalSpec | None, describe("Whether a person has to agree to a new commit.")] = (
         None
     )
-    alerting: Annotated[AlertingSpec | None, describe("Who is told about what goes wrong.")] = None
+    alerting: Annotated[AlertingSpec | None, describe("Services that get alerts.")] = None
     agent: Annotated[
         AgentContainerSpec | None, describe("The container that is put beside each gateway.")
     ] = None

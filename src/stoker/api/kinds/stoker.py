@@ -95,7 +95,7 @@ class PatchSpec(Block):
         ],
         describe(
             'Path of each value, such as .system.name, .ports[0] or .["a.b"], and the value with fields such '
-            "as {{.GatewayName}}. What stands there keeps its type where the value can be read so; a missing "
+            "as {{.GatewayName}}. The present value keeps its type where the value can be read so; a missing "
             "last key is added. They are set in the order of their paths."
         ),
     ]
@@ -121,7 +121,7 @@ class SyncProfileSpec(Block):
 
     mappings: Annotated[
         Annotated[tuple[MappingSpec, ...], list_bounds(256, least=1)],
-        describe("Files and folders in their order; what comes later lies over what comes earlier."),
+        describe("Files and folders in their order; later ones override earlier ones."),
     ]
     deployment_mode: Annotated[
         DeploymentModeSpec | None, describe("An overlay for this deployment mode; it is the last mapping.")

@@ -108,7 +108,7 @@ class _YamlReader:
     def _alias(self, event: yaml.AliasEvent) -> None:
         if event.anchor not in self._anchors:
             raise InvalidValue(
-                f"line {_line(event)}: the alias *{event.anchor} stands before or inside its anchor"
+                f"line {_line(event)}: the alias *{event.anchor} is before or inside its anchor"
             )
         value, size = self._anchors[event.anchor]
         self._count(size, event)

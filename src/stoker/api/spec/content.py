@@ -95,15 +95,14 @@ class NormalizeField(Block):
     json_path: Annotated[
         JsonPathText,
         describe(
-            'Where the value stands, such as .gateways[0].hostname or .["a.b"]; a file without it stays as '
-            "it is."
+            'Path of the value, such as .gateways[0].hostname or .["a.b"]; a file without it stays as it is.'
         ),
     ]
     value_template: Annotated[
         ValueTemplate,
         describe(
-            "The value, with fields such as {{.GatewayName}}, {{.Namespace}} and {{.SiteNumber}}. What "
-            "stands there keeps its type where the value can be read so."
+            "The value, with fields such as {{.GatewayName}}, {{.Namespace}} and {{.SiteNumber}}. The "
+            "present value keeps its type where the value can be read so."
         ),
     ]
 

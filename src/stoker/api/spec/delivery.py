@@ -152,7 +152,7 @@ class SyncOrderSpec(Block):
 class AutoRollbackSpec(Block):
     """Going back by itself when a sync turns out badly."""
 
-    enabled: Annotated[bool | None, describe("Whether a failed sync is taken back.")] = None
+    enabled: Annotated[bool | None, describe("Whether a failed sync is rolled back.")] = None
     triggers: Annotated[
         Annotated[
             tuple[Literal["scanFailure", "projectLoadError", "configError"], ...], list_bounds(3, unique=True)

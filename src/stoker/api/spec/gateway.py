@@ -95,9 +95,7 @@ class IgnitionSpec(Block):
 
     designer_session_policy: Annotated[
         Literal["wait", "proceed", "fail"] | None,
-        describe(
-            "What to do with a project that somebody has open in a Designer: wait for it, go on, or fail."
-        ),
+        describe("What to do with a project that is open in a Designer: wait for it, go on, or fail."),
     ] = None
     designer_session_timeout: Annotated[
         Duration | None,

@@ -28,7 +28,7 @@ class ValidationWebhookSpec(Block):
 
     url: Annotated[
         HttpUrlOrEmpty | None,
-        describe("Address that gets commit, ref, gateway and changed files; empty: nobody."),
+        describe("Address that gets commit, ref, gateway and changed files; empty: none."),
     ] = None
     timeout: Annotated[
         Duration | None, describe("How long to wait for the answer; silence is a refusal.")
@@ -135,14 +135,14 @@ class ApprovalSpec(Block):
         ),
     ] = None
     timeout: Annotated[
-        Duration | None, describe("After this time a request that nobody approved lapses.")
+        Duration | None, describe("After this time a request without an approval expires.")
     ] = None
     teams: Annotated[
         Annotated[tuple[Annotated[str, text_bounds(128, least=1)], ...], list_bounds(64)] | None,
         describe("Teams whose members may approve."),
     ] = None
     webhook: Annotated[
-        ApprovalWebhookSpec | None, describe("A service that is told about open requests.")
+        ApprovalWebhookSpec | None, describe("A service that is called for open requests.")
     ] = None
 
 
@@ -179,9 +179,7 @@ class AlertWebhookSpec(Block):
         ),
     )
 
-    type: Annotated[
-        Literal["slack", "pagerduty", "teams", "webhook"], describe("What kind of service is told.")
-    ]
+    type: Annotated[Literal["slack", "pagerduty", "teams", "webhook"], describe("Kind of service.")]
     url: Annotated[
         HttpUrl | None,
         describe(
@@ -214,12 +212,10 @@ class AlertWebhookSpec(Block):
 
 
 class AlertingSpec(Block):
-    """Who is told about what goes wrong."""
+    """Services that get alerts."""
 
-    enabled: Annotated[bool | None, describe("Whether anybody is told.")] = None
+    enabled: Annotated[bool | None, describe("Whether alerts are sent.")] = None
     webhooks: Annotated[
         Annotated[tuple[AlertWebhookSpec, ...], list_bounds(32)] | None,
-        describe(
-            "The services that are told; what they can be told is still growing.", stability="experimental"
-        ),
+        describe("The services that get alerts; more kinds will follow.", stability="experimental"),
     ] = None

@@ -80,7 +80,7 @@ class PendingPlanStatus(Block):
 
 
 class DriftStatus(Block):
-    """Files that somebody else has changed."""
+    """Files that another process or user has changed."""
 
     files: Annotated[Count, describe("How many files differ from what was synced.")]
     paths: Annotated[_PathList | None, describe("The first twenty of them.")] = None
@@ -106,9 +106,9 @@ class QuarantineStatus(Block):
     """A commit that was taken back on a gateway and is not tried again there."""
 
     commit: Annotated[StatusWord, describe("The commit.")]
-    reason: Annotated[StatusWord | None, describe("One word for machines: why it was taken back.")] = None
+    reason: Annotated[StatusWord | None, describe("One word for machines: why it was rolled back.")] = None
     message: Annotated[StatusLine | None, describe("The same in a sentence.")] = None
-    since: Annotated[Timestamp | None, describe("When it was taken back.")] = None
+    since: Annotated[Timestamp | None, describe("When it was rolled back.")] = None
 
 
 class GatewayChangesStatus(Block):
@@ -116,7 +116,7 @@ class GatewayChangesStatus(Block):
 
     pending: Annotated[Count | None, describe("Files on their way to git.")] = None
     refused: Annotated[Count | None, describe("Files that do not go to git.")] = None
-    held: Annotated[Count | None, describe("Files that are not overwritten until somebody decides.")] = None
+    held: Annotated[Count | None, describe("Files that are not overwritten until a person decides.")] = None
     paths: Annotated[_PathList | None, describe("The first twenty of them.")] = None
     reason: Annotated[StatusWord | None, describe("One word for machines: what keeps them.")] = None
     message: Annotated[StatusLine | None, describe("The same in a sentence.")] = None
@@ -136,9 +136,9 @@ class GatewayStatus(Block):
         Generation | None, describe("Generation of the resource that the gateway was last synced at.")
     ] = None
     sync_status: Annotated[
-        Literal["Pending", "Syncing", "Synced", "Error"] | None, describe("Where the gateway stands.")
+        Literal["Pending", "Syncing", "Synced", "Error"] | None, describe("State of the gateway.")
     ] = None
-    reason: Annotated[StatusWord | None, describe("One word for machines: why it stands there.")] = None
+    reason: Annotated[StatusWord | None, describe("One word for machines: the reason of the state.")] = None
     error_message: Annotated[
         StatusLine | None, describe("What went wrong, in a sentence; empty: nothing.")
     ] = None
@@ -168,7 +168,7 @@ class GatewayStatus(Block):
     projects_synced: Annotated[_Projects | None, describe("Projects touched by the last sync.")] = None
     held_projects: Annotated[
         Annotated[tuple[HeldProjectStatus, ...], list_bounds(20)] | None,
-        describe("Projects that wait because somebody has them open in a Designer."),
+        describe("Projects that wait because they are open in a Designer."),
     ] = None
     orphans_kept: Annotated[
         _PathList | None, describe("The first twenty files that git does not have and that were not deleted.")
@@ -183,7 +183,7 @@ class GatewayStatus(Block):
     ] = None
     skipped_total: Annotated[Count | None, describe("How many such things there are.")] = None
     pending_plan: Annotated[PendingPlanStatus | None, describe("A plan that waits for approval.")] = None
-    drift: Annotated[DriftStatus | None, describe("Files that somebody else has changed.")] = None
+    drift: Annotated[DriftStatus | None, describe("Files that another process or user has changed.")] = None
     drift_restored: Annotated[
         DriftRestoreStatus | None,
         describe("Files that were changed on the gateway and put back most recently."),
@@ -191,7 +191,7 @@ class GatewayStatus(Block):
     last_snapshot: Annotated[SnapshotInfo | None, describe("The newest snapshot.")] = None
     snapshots_kept: Annotated[Count | None, describe("How many snapshots there are.")] = None
     quarantine: Annotated[
-        QuarantineStatus | None, describe("A commit that was taken back here and is not tried again.")
+        QuarantineStatus | None, describe("A commit that was rolled back here and is not tried again.")
     ] = None
     waits_until: Annotated[
         Timestamp | None, describe("When the next maintenance window opens, while a change waits for it.")
@@ -240,7 +240,7 @@ class RolloutStatus(Block):
     """How far a commit has come on its way through the fleet."""
 
     commit: Annotated[StatusWord, describe("The commit.")]
-    started_at: Annotated[Timestamp | None, describe("When it was first let go.")] = None
+    started_at: Annotated[Timestamp | None, describe("When it was first released.")] = None
     stages: Annotated[
         Annotated[tuple[StageStatus, ...], list_bounds(32)] | None, describe("Its stages, in their order.")
     ] = None
@@ -253,7 +253,7 @@ class RolloutStatus(Block):
     queued_since: Annotated[Timestamp | None, describe("Since when the queue has not become shorter.")] = None
     begun: Annotated[
         Annotated[tuple[Timestamp, ...], list_bounds(1000)] | None,
-        describe("When gateways were last let go, as far as a limit counts them."),
+        describe("When gateways were last released, as far as a limit counts them."),
     ] = None
     request: Annotated[StatusWord | None, describe("The last request to sync that it has seen.")] = None
 
@@ -276,9 +276,9 @@ class ApprovalRequest(Block):
     files_added: Annotated[Count | None, describe("Files that would be added, over all gateways.")] = None
     files_modified: Annotated[Count | None, describe("Files that would be changed.")] = None
     files_deleted: Annotated[Count | None, describe("Files that would be deleted.")] = None
-    announced_at: Annotated[Timestamp | None, describe("When the service of approval.webhook was told.")] = (
-        None
-    )
+    announced_at: Annotated[
+        Timestamp | None, describe("When the service of approval.webhook was called.")
+    ] = None
     request: Annotated[
         StatusWord | None, describe("The last request to sync that was seen when it began.")
     ] = None

@@ -23,9 +23,9 @@ def alert_notices(block: AlertingSpec | None) -> Iterator[Notice]:
     for index, webhook in enumerate((block and block.webhooks) or ()):
         at = f"alerting.webhooks[{index}]"
         if webhook.url is not None:
-            yield Notice(Reason.SECRET_IN_SPEC, f"{at}.url stands in clear; use {at}.urlSecretRef")
+            yield Notice(Reason.SECRET_IN_SPEC, f"{at}.url is in clear text; use {at}.urlSecretRef")
         if webhook.integration_key is not None:
-            message = f"{at}.integrationKey stands in clear; use {at}.integrationKeySecretRef"
+            message = f"{at}.integrationKey is in clear text; use {at}.integrationKeySecretRef"
             yield Notice(Reason.SECRET_IN_SPEC, message)
         for unused in _unused_webhook_fields(webhook):
             yield Notice(Reason.FIELD_IGNORED, f"{at}.{unused} is not used for the type {webhook.type}")

@@ -87,7 +87,7 @@ def _shared_volume(spec: IgnitionSyncSpec) -> SharedVolumePolicy | None:
 def _notices(spec: IgnitionSyncSpec) -> Iterator[Notice]:
     if not excludes_runtime_files(spec.exclude_patterns or ()):
         yield Notice(
-            Reason.RUNTIME_FILES_NOT_EXCLUDED, f"excludePatterns lack {RUNTIME_FILES}, which is added (C-082)"
+            Reason.RUNTIME_FILES_NOT_EXCLUDED, f"excludePatterns lack {RUNTIME_FILES}, which is added"
         )
     if spec.storage and is_artifact(spec):
         yield Notice(
@@ -98,5 +98,5 @@ def _notices(spec: IgnitionSyncSpec) -> Iterator[Notice]:
     elif spec.storage and _shared_volume(spec) is None:
         yield Notice(
             Reason.FIELD_IGNORED,
-            "storage.accessMode is ReadWriteOnce: no volume is made, each agent keeps its own clone (C-021)",
+            "storage.accessMode is ReadWriteOnce: no volume is made, each agent keeps its own clone",
         )

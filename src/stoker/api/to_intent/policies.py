@@ -82,7 +82,7 @@ def access_notices(access: intent.GatewayAccessPolicy) -> Iterator[Notice]:
     if access.port == TLS_PORT and not access.tls:
         yield Notice(
             Reason.PORT_WITHOUT_TLS,
-            f"gateway.port is {TLS_PORT}, where gateways speak TLS, but gateway.tls is false (C-110)",
+            f"gateway.port is {TLS_PORT}, where gateways speak TLS, but gateway.tls is false",
         )
 
 

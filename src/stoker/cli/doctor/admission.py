@@ -88,7 +88,7 @@ async def _check_configurations(case: Examination) -> Finding:
     paths = {_path(one.config) for one in found}
     missing = [kind for path, kind in EXPECTED_WEBHOOKS.items() if path not in paths]
     if not found and (case.operator is None or not case.operator.admission):
-        said = "not installed: agents are put into pods by hand, and nobody judges resources"
+        said = "not installed: agents are not injected, and resources are not validated"
         return Finding("webhooks", FindingStatus.NOTE, said, f"{INSTALL} --set webhook.enabled=true")
     if missing:
         said = f"there is no {first_names(missing)} of Stoker, so the API server does not ask the webhook"
@@ -96,7 +96,7 @@ async def _check_configurations(case: Examination) -> Finding:
     case.webhooks = [*found, *case.webhooks]
     empty = [one for one in case.webhooks if not one.config.ca_bundle]
     if empty:
-        said = f"{empty[0].name} has no caBundle, so the API server trusts nobody there"
+        said = f"{empty[0].name} has no caBundle, so the API server does not trust it"
         return failed_finding("webhooks", said, _untrusted_ca_advice(empty[0]), Reason.MISCONFIGURED)
     return passed_finding("webhooks", f"{len(found)} webhooks are configured, each with a caBundle")
 
@@ -110,11 +110,11 @@ async def _check_endpoints(case: Examination) -> Finding | None:
         ready = await _addresses(case, one)
         if not ready:
             said = (
-                f"Service {one.namespace}/{one.name} has no ready endpoint, so nobody answers the API server"
+                f"Service {one.namespace}/{one.name} has no ready endpoint, so the API server gets no answer"
             )
-            mend = f"kubectl -n {one.namespace} get pods"
+            fix = f"kubectl -n {one.namespace} get pods"
             return failed_finding(
-                "endpoints", said, f"See why its pods are not ready: {mend}", Reason.SERVICE_UNREACHABLE
+                "endpoints", said, f"See why its pods are not ready: {fix}", Reason.SERVICE_UNREACHABLE
             )
         counted += len(ready)
     return passed_finding(
@@ -169,11 +169,11 @@ async def _check_admission(case: Examination) -> Finding:
         return refused_finding(error, namespace)
     except ServerError as error:
         return unanswered_finding(error, case.webhooks)
-    said = f"the API server asked nobody about a resource in namespace {namespace}"
+    said = f"the API server called no webhook for a resource in namespace {namespace}"
     if not case.webhooks:
         return Finding("admission", FindingStatus.NOTE, said)
-    mend = "Look at webhook.namespaceSelector of the chart, or name another --namespace."
-    return Finding("admission", FindingStatus.NOTE, f"{said}: the webhook's selector leaves it out", mend)
+    fix = "Look at webhook.namespaceSelector of the chart, or name another --namespace."
+    return Finding("admission", FindingStatus.NOTE, f"{said}: the webhook's selector leaves it out", fix)
 
 
 def refused_finding(error: ApiError, namespace: str) -> Finding:
@@ -183,10 +183,10 @@ def refused_finding(error: ApiError, namespace: str) -> Finding:
         said = f"the API server asks the webhook about resources in namespace {namespace}, and believes it"
         return passed_finding("admission", said)
     if error.reason is Reason.RBAC_DENIED or error.status == 404:
-        mend = "Ask somebody who may make a Stoker there, or name another namespace with --namespace."
-        return Finding("admission", FindingStatus.UNTRIED, f"not tried: {error.message}", mend)
+        fix = "Ask a user who may create a Stoker there, or name another namespace with --namespace."
+        return Finding("admission", FindingStatus.UNTRIED, f"not tried: {error.message}", fix)
     return Finding(
-        "admission", FindingStatus.UNTRIED, f"not tried, somebody else refused it first: {error.message}"
+        "admission", FindingStatus.UNTRIED, f"not tried, another webhook refused it first: {error.message}"
     )
 
 
@@ -195,11 +195,11 @@ def unanswered_finding(error: ApiError, webhooks: Sequence[RegisteredWebhook]) -
         raise error
     called = next((one for one in webhooks if one.name.split()[0] in error.message), None)
     if "x509" in error.message or "certificate" in error.message:
-        mend = _untrusted_ca_advice(called) if called is not None else ""
-        return failed_finding("admission", error.message, mend, Reason.CERTIFICATE_NOT_TRUSTED)
+        fix = _untrusted_ca_advice(called) if called is not None else ""
+        return failed_finding("admission", error.message, fix, Reason.CERTIFICATE_NOT_TRUSTED)
     where = called.config.service.namespace if called is not None and called.config.service else "NAMESPACE"
-    mend = f"See whether it runs: kubectl -n {where} get pods"
-    return failed_finding("admission", error.message, mend, Reason.SERVICE_UNREACHABLE)
+    fix = f"See whether it runs: kubectl -n {where} get pods"
+    return failed_finding("admission", error.message, fix, Reason.SERVICE_UNREACHABLE)
 
 
 ADMISSION: DoctorChain = (
@@ -225,7 +225,7 @@ def _forged_resource() -> dict[str, Any]:
 
 def _untrusted_ca_advice(one: RegisteredWebhook) -> str:
     service = one.config.service
-    said = "The webhook writes caBundle by itself: it must run, and nobody else may write it"
+    said = "The webhook writes caBundle itself: it must run, and nothing else may write it"
     logs = f" (kubectl -n {service.namespace} logs deployment/{service.name})" if service is not None else ""
     return f"{said}{logs}. With cert-manager its cainjector writes it."
 

@@ -138,22 +138,22 @@ async def run_chain(chain: DoctorChain, case: Examination) -> AsyncIterator[Find
 
 def forbidden_finding(check: str, error: Forbidden) -> Finding:
     """Finding for something that the user has no right to read."""
-    mend = "Ask somebody who may, or have this right granted to you; nothing is known to be wrong."
-    return Finding(check, FindingStatus.UNTRIED, f"not looked at: {error.message}", mend, error.reason)
+    fix = "Ask a user who may, or have this permission granted to you; this is not known to be a problem."
+    return Finding(check, FindingStatus.UNTRIED, f"not looked at: {error.message}", fix, error.reason)
 
 
-def error_finding(check: str, error: StokerError, mend: str = "") -> Finding:
+def error_finding(check: str, error: StokerError, fix: str = "") -> Finding:
     return Finding(
         check,
         FindingStatus.WRONG,
         error.message,
-        mend or advice_for(error.reason) or troubleshooting_hint(error.reason),
+        fix or advice_for(error.reason) or troubleshooting_hint(error.reason),
         error.reason,
     )
 
 
-def failed_finding(check: str, said: str, mend: str, reason: Reason) -> Finding:
-    return Finding(check, FindingStatus.WRONG, said, mend, reason)
+def failed_finding(check: str, said: str, fix: str, reason: Reason) -> Finding:
+    return Finding(check, FindingStatus.WRONG, said, fix, reason)
 
 
 def passed_finding(check: str, said: str) -> Finding:

@@ -56,11 +56,11 @@ async def _check_gateways(case: Examination) -> Finding:
     found = subject.fleet.gateways
     if not found:
         said = f"no pod of namespace {subject.key.object.namespace} belongs to {subject.key}"
-        mend = (
+        fix = (
             'Annotate the template of the gateway\'s pods: stoker.io/inject: "true" and '
             f"stoker.io/cr-name: {subject.key.object.name}."
         )
-        return failed_finding("gateways", said, mend, Reason.NO_GATEWAYS)
+        return failed_finding("gateways", said, fix, Reason.NO_GATEWAYS)
     for one in found:
         if one.mistake:
             said = f"the annotations of pod {one.pod.name}: {one.mistake}"
@@ -75,15 +75,15 @@ async def _check_injection(case: Examination) -> Finding:
     missing = [one.pod.name for one in subject.fleet.without_agent]
     namespace = subject.key.object.namespace
     if missing:
-        said = f"no agent is in pod {first_names(missing)}: it was made while nobody put one in"
+        said = f"no agent is in pod {first_names(missing)}: it was created while no webhook injected agents"
         return failed_finding(
             "agent", said, f"kubectl -n {namespace} delete pod {missing[0]}", Reason.SIDECAR_MISSING
         )
     lost = [one.pod.name for one in subject.fleet.gateways if one.pod.agent is AgentState.LOST]
     if lost:
         said = f"the agent of pod {first_names(lost)} gives no sign of life"
-        mend = f"kubectl -n {namespace} logs {lost[0]} -c stoker-agent"
-        return failed_finding("agent", said, f"See why: {mend}", Reason.AGENT_UNREACHABLE)
+        fix = f"kubectl -n {namespace} logs {lost[0]} -c stoker-agent"
+        return failed_finding("agent", said, f"See why: {fix}", Reason.AGENT_UNREACHABLE)
     starting = [one.pod.name for one in subject.fleet.gateways if one.pod.agent is AgentState.STARTING]
     if starting:
         said = f"the agent of pod {first_names(starting)} is starting"
@@ -107,11 +107,11 @@ async def _check_agent_permissions(case: Examination) -> Finding:
         if missing:
             denied = first_names([str(one) for one in missing])
             said = f"service account {account}, which agents run under, may not {denied}"
-            mend = (
-                f"The controller makes Role and RoleBinding {role_name(subject.key)} by itself: it must run, "
-                "and nobody may take them away."
+            fix = (
+                f"The controller makes Role and RoleBinding {role_name(subject.key)} itself: it must run, "
+                "and nothing may remove them."
             )
-            return failed_finding("agent role", said, mend, Reason.RBAC_DENIED)
+            return failed_finding("agent role", said, fix, Reason.RBAC_DENIED)
     return passed_finding("agent role", f"{first_names(list(subject.fleet.accounts))} may do what agents do")
 
 
@@ -166,8 +166,8 @@ def _failed_report_finding(
         f"key {access.api_key.key!r} of Secret {access.api_key.name!r}" if access.api_key else "the API key"
     )
     said = f"gateway {gateway.name}: {report.error_message or 'its agent gives no reason'}"
-    mend = gateway_advice(reason, report.error_message, key=where, tls=access.tls)
-    return failed_finding("gateway", said, mend or troubleshooting_hint(reason), reason)
+    fix = gateway_advice(reason, report.error_message, key=where, tls=access.tls)
+    return failed_finding("gateway", said, fix or troubleshooting_hint(reason), reason)
 
 
 async def _check_ready(case: Examination) -> Finding:

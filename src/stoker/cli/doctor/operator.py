@@ -95,12 +95,12 @@ async def _check_installation(case: Examination) -> Finding:
         return passed_finding("operator", f"in namespace {case.operator.namespace}")
     if found:
         said = f"there are several, in the namespaces {first_names(sorted(found))}"
-        mend = "Say which is meant: --operator-namespace NAMESPACE."
-        return Finding("operator", FindingStatus.WRONG, said, mend, Reason.INVALID_VALUE, of_input=True)
+        fix = "Say which is meant: --operator-namespace NAMESPACE."
+        return Finding("operator", FindingStatus.WRONG, said, fix, Reason.INVALID_VALUE, of_input=True)
     where = f"namespace {case.home}" if case.home else "this cluster"
     said = f"neither a Deployment nor a Lease of the controller is in {where}"
-    mend = "Leave --operator-namespace out to have it found, or install it" if case.home else "Install it"
-    return failed_finding("operator", said, f"{mend}: {INSTALL}", Reason.CONTROLLER_SILENT)
+    fix = "Leave --operator-namespace out to have it found, or install it" if case.home else "Install it"
+    return failed_finding("operator", said, f"{fix}: {INSTALL}", Reason.CONTROLLER_SILENT)
 
 
 async def _check_leader(case: Examination) -> Finding:
@@ -115,8 +115,8 @@ async def _check_leader(case: Examination) -> Finding:
         why = await _leader_problem(case, home, index, leases.get(index))
         if why:
             name = f"Lease {home}/{lease_name(index)}"
-            mend = f"See why no controller works: kubectl -n {home} get pods -l {COMPONENT}=controller"
-            return failed_finding("controller", f"{name} {why}", mend, Reason.CONTROLLER_SILENT)
+            fix = f"See why no controller works: kubectl -n {home} get pods -l {COMPONENT}=controller"
+            return failed_finding("controller", f"{name} {why}", fix, Reason.CONTROLLER_SILENT)
     holders = [one.holder for index, one in sorted(leases.items()) if index < count]
     return passed_finding(
         "controller",
@@ -127,9 +127,9 @@ async def _check_leader(case: Examination) -> Finding:
 async def _leader_problem(case: Examination, home: str, index: int, lease: Lease | None) -> str:
     """Return why no controller can be working, or an empty string if one is."""
     if lease is None:
-        return "is not there, so nobody leads"
+        return "is missing, so no replica leads"
     if not lease.holder:
-        return "is held by nobody"
+        return "is held by no replica"
     age = (case.clock.now() - _renewal_time(lease)).total_seconds()
     if abs(age) < FRESH_SECONDS:
         return ""
@@ -142,7 +142,7 @@ async def _leader_problem(case: Examination, home: str, index: int, lease: Lease
         except NotFound:
             return "is gone"
         if seen.version != lease.version:
-            return "" if seen.holder else "is held by nobody"
+            return "" if seen.holder else "is held by no replica"
     return f"was last renewed by {lease.holder} at {lease.spec.renew_time or 'no time at all'}, and not since"
 
 
@@ -150,7 +150,9 @@ async def _check_controller_permissions(case: Examination) -> Finding:
     """Check the controller's rights in the namespaces that it watches, and in its own."""
     operator = _operator_of(case)
     if not operator.account:
-        said = "not looked at: the controller's service account is told by its Deployment, which is not seen"
+        said = (
+            "not checked: the controller's service account is named by its Deployment, which cannot be read"
+        )
         return Finding("rights", FindingStatus.UNTRIED, said)
     wanted = (*CONTROLLER, *(SHARED_VOLUMES if operator.shared_volumes else ()))
     home, account = operator.namespace, operator.account

@@ -57,8 +57,8 @@ async def _check_resource(case: Examination) -> Finding:
             found[kind] = bytes(raw)
     if not found:
         said = missing.message if missing is not None else f"{place.namespace}/{place.name} does not exist"
-        mend = f"kubectl get stokers,ignitionsyncs -n {place.namespace} lists those that there are."
-        return Finding("resource", FindingStatus.WRONG, said, mend, Reason.NOT_FOUND, of_input=True)
+        fix = f"kubectl get stokers,ignitionsyncs -n {place.namespace} lists those that there are."
+        return Finding("resource", FindingStatus.WRONG, said, fix, Reason.NOT_FOUND, of_input=True)
     if len(found) > 1:
         said = f"{place.namespace}/{place.name} is a Stoker and an IgnitionSync"
         return Finding(
@@ -68,19 +68,19 @@ async def _check_resource(case: Examination) -> Finding:
     case.subject = await _load_subject(case, kind, raw_object)
     if case.operator is not None and not case.operator.works_on(place.namespace):
         said = f"the controller does not work on namespace {place.namespace}"
-        mend = (
+        fix = (
             f"Add it to controller.watchNamespaces of the chart; now it has "
             f"{first_names(case.operator.watched)}."
         )
-        return failed_finding("resource", said, mend, Reason.NAMESPACE_NOT_ALLOWED)
+        return failed_finding("resource", said, fix, Reason.NAMESPACE_NOT_ALLOWED)
     if case.operator is not None and not await _is_selected(case, case.operator.labels, case.subject.key):
         said = f"the controller works only on resources with the labels {case.operator.labels}"
-        mend = "Label it so, or change controller.watchLabelSelector of the chart."
-        return failed_finding("resource", said, mend, Reason.CONTROLLER_SILENT)
+        fix = "Label it so, or change controller.watchLabelSelector of the chart."
+        return failed_finding("resource", said, fix, Reason.CONTROLLER_SILENT)
     if case.subject.intent.paused:
-        mend = f"stoker resume --namespace {place.namespace} --name {place.name}"
+        fix = f"stoker resume --namespace {place.namespace} --name {place.name}"
         return Finding(
-            "resource", FindingStatus.NOTE, f"{case.subject.key} is held still", mend, Reason.PAUSED
+            "resource", FindingStatus.NOTE, f"{case.subject.key} is held still", fix, Reason.PAUSED
         )
     return passed_finding("resource", f"{case.subject.key} is understood")
 

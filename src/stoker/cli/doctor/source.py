@@ -72,8 +72,8 @@ async def _check_secrets(case: Examination) -> Finding:
         if bytes(found.data.get(one.key, _EMPTY)) == _EMPTY:
             has = first_names(sorted(found.data)) or "no key at all"
             error = missing_secret_key(namespace, one)
-            mend = _create_secret_command(namespace, wanted, one.name)
-            return failed_finding("secrets", f"{error.message}; it has {has}", mend, error.reason)
+            fix = _create_secret_command(namespace, wanted, one.name)
+            return failed_finding("secrets", f"{error.message}; it has {has}", fix, error.reason)
     if not wanted:
         return passed_finding("secrets", "it names none")
     return passed_finding(
@@ -104,11 +104,11 @@ async def _check_known_hosts(case: Examination) -> Finding | None:
         return passed_finding(
             "known hosts", f"key {source.auth.known_hosts.key!r} says which keys the server may have"
         )
-    said = "no known_hosts are named, so nobody vouches for the server"
-    mend = "Put the lines of `ssh-keyscan HOST` into a Secret: spec.git.auth.sshKey.knownHostsSecretRef."
+    said = "no known_hosts are named, so the server's host key is not checked"
+    fix = "Put the lines of `ssh-keyscan HOST` into a Secret: spec.git.auth.sshKey.knownHostsSecretRef."
     if case.operator is not None and case.operator.require_known_hosts:
-        return failed_finding("known hosts", said, mend, Reason.HOST_KEY_NOT_TRUSTED)
-    return Finding("known hosts", FindingStatus.NOTE, said, mend)
+        return failed_finding("known hosts", said, fix, Reason.HOST_KEY_NOT_TRUSTED)
+    return Finding("known hosts", FindingStatus.NOTE, said, fix)
 
 
 async def _check_repository(case: Examination) -> Finding:

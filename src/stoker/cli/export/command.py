@@ -252,8 +252,8 @@ def _show_export(report: ExportReport, output: str) -> int:
         print_to_stderr(f"stoker export: warning: {notice}")
     if report.in_clear:
         print_to_stderr(
-            f"stoker export: warning: {report.in_clear} Secrets are written in clear: whoever can read "
-            f"{report.to} can read them"
+            f"stoker export: warning: {report.in_clear} Secrets are written in clear text: "
+            f"everyone who can read {report.to} can read them"
         )
     if output == "json":
         show_object(report.as_json())

@@ -200,5 +200,5 @@ def _check_recipients(
 
     for ref in encrypting:
         if not recipients.get(ref):
-            raise InvalidValue(f"--recipient is missing: nobody could read the Secrets of {ref}")
+            raise InvalidValue(f"--recipient is missing: no one could decrypt the Secrets of {ref}")
         parse_recipients(recipients[ref])

@@ -89,7 +89,7 @@ async def _pause_installation(place: in_cluster.ClusterResourceOptions, *, pause
         done = await pause_installation(client, place.namespace, paused=paused, manager="stoker-cli")
         if not await has_live_controller(client, place.namespace):
             raise InvalidValue(
-                f"{PAUSE_MAP} was written, but no controller runs in namespace {place.namespace}, and nobody "
-                "heeds it there: --namespace must name the operator's own"
+                f"{PAUSE_MAP} was written, but no controller runs in namespace {place.namespace}, so none "
+                "reads it there: --namespace must name the operator's own"
             )
     return done

@@ -89,7 +89,7 @@ from stoker.cli.run.options import egress_options, enforce_egress, server_option
 @click.option("--agent-image-repository", multiple=True, help="As for the webhook.")
 @click.option("--require-digest", is_flag=True, help="As for the webhook.")
 @click.option("--repo-size", default="2Gi", show_default=True, help="As for the webhook.")
-@click.option("--metadata-key", default="", help="NAME/KEY of a Secret that signs what agents are told.")
+@click.option("--metadata-key", default="", help="NAME/KEY of a Secret that signs the metadata for agents.")
 @click.option("--agent-env", multiple=True, help="As for the webhook.")
 @click.option(
     "--pagerduty-url",

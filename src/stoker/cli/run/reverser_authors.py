@@ -55,7 +55,7 @@ _OPTIONS = (
     click.option(
         "--webhook-cert-dir",
         type=click.Path(path_type=Path),
-        help=f"Folder with tls.crt, tls.key and ca.crt that somebody else renews. Default: {CERT_DIR}.",
+        help=f"Folder with tls.crt, tls.key and ca.crt that another process renews. Default: {CERT_DIR}.",
     ),
     click.option("--webhook-cert-name", multiple=True, help="A further name or address to certify."),
     click.option(
@@ -140,7 +140,7 @@ def _settings(options: Mapping[str, Any], home: str) -> AuthorCaptureOptions:
 
     configuration, service = options["webhook_configuration"], options["webhook_service"]
     if not configuration:
-        raise Misconfigured("authors are told through a webhook: give --webhook-configuration its name")
+        raise Misconfigured("authors come from a webhook: give --webhook-configuration its name")
     served = (f"{service}.{home}.svc", f"{service}.{home}.svc.cluster.local") if service else ()
     names = (*served, *options["webhook_cert_name"])
     if not names:

@@ -33,7 +33,7 @@ _SECRET_KEY = re.compile(r"([a-z0-9]([-.a-z0-9]*[a-z0-9])?)/([-._a-zA-Z0-9]+)")
 @click.option(
     "--cert-dir",
     type=click.Path(path_type=Path),
-    help=f"Folder with tls.crt and tls.key that somebody else renews. Default: {CERT_DIR}, if it is there.",
+    help=f"Folder with tls.crt and tls.key that another process renews. Default: {CERT_DIR}, if it is there.",
 )
 @click.option("--cert-secret", default="", help="Secret for a certificate that the webhook makes by itself.")
 @click.option("--service", default="", help="Service in front of the webhook; its names are certified.")
@@ -54,7 +54,7 @@ _SECRET_KEY = re.compile(r"([a-z0-9]([-.a-z0-9]*[a-z0-9])?)/([-._a-zA-Z0-9]+)")
 @click.option(
     "--shared-volumes", is_flag=True, help="Mount the volumes that the controller makes for resources."
 )
-@click.option("--metadata-key", default="", help="NAME/KEY of a Secret that signs what agents are told.")
+@click.option("--metadata-key", default="", help="NAME/KEY of a Secret that signs the metadata for agents.")
 @click.option(
     "--agent-env",
     multiple=True,

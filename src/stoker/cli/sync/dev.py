@@ -110,7 +110,7 @@ def dev_order(
 
 def folder_of(given: SharedOptionValues) -> Path:
     if not given.repo:
-        raise InvalidValue("--repo is missing: it says where the working copy lies")
+        raise InvalidValue("--repo is missing: it names the working copy")
     if "://" in given.repo:
         raise InvalidValue(f"--repo {given.repo!r} is an address; dev watch reads a folder of this machine")
     root = Path(given.repo)

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     "--replace",
     section=in_cluster.SECTION,
     is_flag=True,
-    help="Go elsewhere although it was taken back already: what was held there is let go.",
+    help="Roll back to another target although it was rolled back already; the former target is dropped.",
 )
 @combine_options((in_cluster.NAME, *in_cluster.RESOURCE_OPTIONS))
 @click.pass_context
@@ -65,14 +65,14 @@ def rollback_command(
         if [to is not None, release, listing].count(True) != 1:
             raise InvalidValue("say one of --to SNAPSHOT|COMMIT, --release and --list")
         if replace and (to is None or name is None):
-            raise InvalidValue("--replace goes with --to and --name: it is about the way back of a resource")
+            raise InvalidValue("--replace goes with --to and --name: it is about the rollback of a resource")
         if to is not None:
             _check_target(to)
         if name is None:
             return _roll_back_folder(given, to, release=release, output=output)
         given.refuse_folder()
         if listing:
-            raise InvalidValue("--list is about a data folder; what gateways have stands in their status")
+            raise InvalidValue("--list is about a data folder; the snapshots of gateways are in their status")
         told_by = run(_request_rollback(place.settled(), to, replace=replace))
         show_object({"message": told_by}) if output == "json" else show_lines([told_by])
         return ExitCode.DONE

@@ -115,7 +115,7 @@ class ConfiguredSync:
     async def go_back(self, snapshot_id: str, by: str = "") -> SyncReport:
         """Restore a snapshot and stay there, because the user or the resource asks for it."""
         if self.undoing is None:
-            raise StokerError("nobody can go back to a snapshot here")
+            raise StokerError("no snapshot can be restored here")
         job, trigger = self._tended.keeper.job, self._trigger()
         try:
             approved = self.order.approved_plans

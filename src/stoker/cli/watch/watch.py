@@ -45,7 +45,7 @@ def watch_order(given: SharedOptionValues, options: Mapping[str, Any], output: s
     orders = RequestReloader(given, settings)
     if settings.webhook_address and not orders.order.webhook_keys:
         raise InvalidValue(
-            "--webhook-address needs --webhook-secret-file: nobody is believed without a secret"
+            "--webhook-address needs --webhook-secret-file: no caller is trusted without a secret"
         )
     if settings.dashboard_token_file is not None:
         from stoker.cli.watch.dashboard import read_token  # noqa: PLC0415 - needed with a dashboard only

@@ -72,7 +72,7 @@ class AlertSender:
 def target_title(target: AlertTarget) -> str:
     """The target as messages name it."""
     if target.secret is None:
-        return f"{target.kind} (its secret stands in the resource)"
+        return f"{target.kind} (its secret is in the resource)"
     return f"{target.kind} (key {target.secret.key!r} of Secret {target.secret.name!r})"
 
 

@@ -80,7 +80,7 @@ def request_description(
     """Describe the pull request for its reviewer; without a change set, only what applies to all."""
     resource = origin.resource
     whose = f"{resource.door} {_as_code(f'{resource.namespace}/{resource.name}')}"
-    lines = [f"Somebody changed files on gateway {_as_code(origin.gateway)} ({whose}).", ""]
+    lines = [f"Files were changed on gateway {_as_code(origin.gateway)} ({whose}).", ""]
     if changes is not None and verdict is not None:
         lines += [
             f"Set {_as_code(changes.id)}, made on top of commit {_as_code(changes.base_commit)}:",

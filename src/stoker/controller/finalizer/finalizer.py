@@ -87,7 +87,7 @@ class Finalizer:
         left = self._left(kept, since)
         if silent and left > 0:
             raise Wait(
-                f"waiting for the agents of {', '.join(silent[:5])} to say goodbye",
+                f"waiting for the agents of {', '.join(silent[:5])} to acknowledge deletion",
                 after=min(POLL_SECONDS, left),
                 reason=Reason.TERMINATING,
             )

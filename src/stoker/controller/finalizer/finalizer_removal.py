@@ -39,7 +39,7 @@ async def remove_finalizer(client: KubeClient, key: ResourceKey, found: OwnedHea
                 found = await read_header(client, key) or OwnedHeader()
                 continue
         return True
-    raise Retry(f"{key} cannot be let go of: it changed each time")
+    raise Retry(f"{key}: could not remove the finalizer, it changed at each try")
 
 
 async def read_header(client: KubeClient, key: ResourceKey, labels: str = "") -> OwnedHeader | None:

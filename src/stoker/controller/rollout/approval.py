@@ -133,7 +133,7 @@ def future_approval_message(given: ApprovalGrant | None, before: Status, now: da
     """
     if given is None:
         return ""
-    said = f"the approval by {given.by[:80]!r} lies in the future ({rfc3339(given.at)}) and never counts"
+    said = f"the approval by {given.by[:80]!r} is in the future ({rfc3339(given.at)}) and never counts"
     if given.at > now + APPROVAL_CLOCK_TOLERANCE:
         return said
     condition = find_condition(before.conditions or (), ConditionType.PENDING_APPROVAL)

@@ -124,7 +124,7 @@ class ApprovalNotifier:
                 trouble = error.message
             else:
                 if answer.ok:
-                    message = f"{request.host} was told that an approval is waited for"
+                    message = f"{request.host} was notified of a pending approval"
                     self._say(key, False, Reason.PENDING_APPROVAL, message)
                     return True
                 trouble = f"{request.host} answered {answer.status}"

@@ -204,7 +204,7 @@ class _RolloutDecider:
             and request.state == "Expired"
         ):
             return Stalled(
-                f"nobody approved commit {self._commit.short} before {request.expires_at}; a new request "
+                f"no user approved commit {self._commit.short} before {request.expires_at}; a new request "
                 "for a sync asks anew",
                 reason=Reason.APPROVAL_EXPIRED,
             )

@@ -127,7 +127,7 @@ def drift_verdict(fleet: GatewayFleet) -> ConditionVerdict:
         return ConditionVerdict(
             Type.DRIFT_DETECTED, False, Reason.NONE_FOUND, "no gateway reports foreign changes"
         )
-    message = f"somebody else changed files of {first_names(drifted)}"
+    message = f"another process or user changed files of {first_names(drifted)}"
     return ConditionVerdict(Type.DRIFT_DETECTED, True, Reason.GATEWAY_FILES_MODIFIED, message)
 
 
@@ -194,7 +194,7 @@ def _is_for_commit(gateway: FleetGateway, commit: str) -> bool:
 def _approval_request_text(request: ApprovalRequest) -> str:
     of = f"stage {request.stage} of " if request.stage else ""
     if request.state == "Planning":
-        return f"{of}commit {request.commit[:8]} is being planned before somebody approves it"
+        return f"{of}commit {request.commit[:8]} is being planned before its approval"
     counts = (
         f"{request.files_added} added, {request.files_modified} modified, {request.files_deleted} deleted"
     )

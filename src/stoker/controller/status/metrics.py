@@ -56,7 +56,7 @@ class ControllerMetrics:
             "ignition_sync_syncs_in_progress", "Gateways that are on their way to a commit.", _RESOURCE
         )
         self._begun = metrics.counter(
-            "ignition_sync_syncs_released_total", "Gateways that a limit has let go.", _RESOURCE
+            "ignition_sync_syncs_released_total", "Gateways that a rate limit has released.", _RESOURCE
         )
         self._fetch = metrics.histogram(
             "ignition_sync_git_fetch_duration_seconds",

@@ -108,7 +108,7 @@ class ClusterActions:
                 return lambda client: request_rollback(client, named, to, gateway=order.gateway)
             case DashboardAction.RELEASE:
                 return lambda client: request_rollback(client, named, None)
-        raise InvalidValue(f"nobody knows how to {order.action}")
+        raise InvalidValue(f"this dashboard cannot {order.action}")
 
     async def _stop(self, client: KubeClient, *, paused: bool) -> str:
         done = await pause_installation(client, self._home, paused=paused, manager=NAME)

@@ -70,7 +70,7 @@ async def keep_serving(
         log.warning(
             "dashboard.in_the_clear",
             address=wanted.address,
-            why="tokens and pictures are not encrypted; let nobody come but through a proxy with TLS",
+            why="tokens and data are not encrypted; allow access only through a proxy with TLS",
         )
     meter = DashboardMetrics(metrics)
     await serve_with_retries(lambda: serve_cluster(wanted, client, clock, meter), clock)

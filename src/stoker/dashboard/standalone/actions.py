@@ -72,7 +72,7 @@ class LocalActions:
         self._desk.stop()
         self._changed()
         self._desk.note()
-        return "Stopped until somebody lets it go on, also over a restart; a pass at work is finished."
+        return "Stopped until a user resumes it, also over a restart; a running sync is finished."
 
     def _go_on(self) -> str:
         if not self._desk.stopped:
@@ -86,7 +86,7 @@ class LocalActions:
         self._desk.paused = True
         self._changed()
         self._desk.note()
-        return "Paused until somebody resumes it, also over a restart."
+        return "Paused until a user resumes it, also over a restart."
 
     def _resume(self) -> str:
         if self._scene.subject.paused:
@@ -134,7 +134,7 @@ class LocalActions:
 
 def _rollback_target(order: ActionBody) -> str:
     if bool(order.to_snapshot) == bool(order.to_commit):
-        raise ActionRefused(400, "a way back leads to one snapshot or one commit")
+        raise ActionRefused(400, "a rollback names one snapshot or one commit")
     if order.to_snapshot:
         if not is_snapshot_id(order.to_snapshot):
             raise ActionRefused(400, "that is not the name of a snapshot")

@@ -118,13 +118,13 @@ class ObservedSync:
             errand.fail(error)
             raise
         except BaseException:
-            errand.fail(StokerError("the way back broke off; the log says more"))
+            errand.fail(StokerError("the rollback was interrupted; the log says more"))
             raise
         pin = self.ways.pin
         if pin is not None:
             self.board.stays(pin, report, None)
         self.looked(True)
-        errand.succeed(f"The files are at {errand.to[:40]} and stay there until somebody releases them.")
+        errand.succeed(f"The files are at {errand.to[:40]} and stay there until a user releases them.")
         return report
 
     def _failed(self, error: StokerError) -> None:

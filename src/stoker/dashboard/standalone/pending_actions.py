@@ -108,7 +108,7 @@ class PendingActions:
         if self.stopped:
             raise ActionRefused(409, "everything is stopped; let it go on first", Reason.PAUSED)
         if self._errand is not None:
-            raise ActionRefused(409, "another way back waits for its turn already", Reason.SYNC_IN_PROGRESS)
+            raise ActionRefused(409, "another rollback is already waiting", Reason.SYNC_IN_PROGRESS)
         self._errand = errand
         self.held_rollback = None
 

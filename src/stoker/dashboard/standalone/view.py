@@ -43,7 +43,7 @@ from stoker.snapshots.types import Snapshot
 
 MAX_ENTRIES = 200
 MAX_SNAPSHOTS = 200
-PAUSED = "Paused on this page: nothing is followed until somebody resumes it, also over a restart."
+PAUSED = "Paused on this page: nothing is followed until a user resumes it, also over a restart."
 
 _STOP = ""
 _READY = {SyncState.SYNCED: "True", SyncState.ERROR: "False"}
@@ -280,7 +280,7 @@ class LocalViewSource:
                 to_commit=None if pin.snapshot else pin.commit,
                 to_snapshot=pin.snapshot or None,
                 state="Failed" if pin.reason else "Succeeded",
-                message=pin.message or "The files stay there until somebody releases them.",
+                message=pin.message or "The files stay there until a user releases them.",
             )
         if quarantine is not None:
             return RollbackView(

@@ -124,5 +124,5 @@ def _index(step: str, elements: list[Any]) -> int | None:
 def _refuse_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("a key is there twice, and nobody knows which one counts")
+        raise ValueError("a key is there twice, and it is unknown which one counts")
     return found

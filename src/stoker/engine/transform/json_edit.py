@@ -89,7 +89,7 @@ def set_value(content: bytes, path: JsonPath, value: str, *, adds: bool) -> byte
     opening = content[start]
     if opening in (_OBJECT_OPENS, _LIST_OPENS):
         what = "an object" if opening == _OBJECT_OPENS else "a list"
-        raise InvalidValue(f"{path.text} cannot be set: {what} stands there, not a single value")
+        raise InvalidValue(f"{path.text} cannot be set: {what} is there, not a single value")
     kind = _KINDS.get(opening, ValueKind.NUMBER)
     new = parse_typed(value, kind)
     if new.kind is kind and _is_same_value(content[start:end], new):

@@ -105,7 +105,7 @@ def _edit(body: str, root: YamlNode, path: JsonPath, value: str, *, adds: bool) 
         what = {YamlNodeKind.MAP: "a map", YamlNodeKind.LIST: "a list", YamlNodeKind.ALIAS: "an alias"}[
             node.kind
         ]
-        raise InvalidValue(f"{path.text} cannot be set: {what} stands there, not a single value")
+        raise InvalidValue(f"{path.text} cannot be set: {what} is there, not a single value")
     kind = _kind(node)
     new = _typed(value, kind)
     if not node.tag and new.kind is kind and _is_same_value(node, new):
@@ -114,7 +114,7 @@ def _edit(body: str, root: YamlNode, path: JsonPath, value: str, *, adds: bool) 
         if what:
             raise InvalidValue(f"{path.text} cannot be set: the value there carries {what}")
     if node.style in ("|", ">"):
-        raise InvalidValue(f"{path.text} cannot be set: a text of several lines stands there")
+        raise InvalidValue(f"{path.text} cannot be set: a text of several lines is there")
     spelt = _spell_value(new, node.style)
     if (
         node.start == node.end and body[node.start - 1 : node.start].strip()

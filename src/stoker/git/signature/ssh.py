@@ -26,7 +26,7 @@ async def ssh_signer(content: SignedContent, signature: Signature, allowed: byte
     """Return the principal in the allowed signers who signed; `folder` is private to this call."""
     check_ssh_user()
     if not _has_lines(allowed):
-        raise Misconfigured("the allowed signers name nobody")
+        raise Misconfigured("the allowed signers name no signer")
     write_private(folder / "allowed_signers", allowed, 0o600)
     write_private(folder / "signature", ssh_armor(signature.raw), 0o600)
     common = ["-f", "allowed_signers", "-s", "signature", f"-Overify-time={_signing_time(content)}"]

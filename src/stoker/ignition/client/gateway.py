@@ -249,7 +249,7 @@ class GatewayClient:
         try:
             await self._asking.known("POST", _lock_name(kind), what, body, within=within)
         except GatewayBusy as busy:
-            how = "was not given up in time" if busy.status == 408 else "is held by somebody else"
+            how = "was not given up in time" if busy.status == 408 else "is held by another client"
             message = f"{what}: the gateway at {self.address} says that it {how} ({busy.status})"
             raise ScanLockRefused(message) from None
 

@@ -153,7 +153,7 @@ def _refusal_error(answer: GatewayResponse, asked: GatewayRequestInfo, at: str) 
 def _redirect_error(answer: GatewayResponse, asked: GatewayRequestInfo, at: str) -> StokerError:
     if _COMMISSIONING_REDIRECT.match(answer.location):
         return Retry(
-            f"{at} is new: somebody has to finish its set-up in a browser first",
+            f"{at} is new: finish its set-up in a browser first",
             reason=Reason.NOT_COMMISSIONED,
         )
     if not asked.address.tls and answer.location.startswith("https://"):

@@ -52,7 +52,7 @@ _ADVICE = {
 _CERTIFICATES = (
     (
         "not valid for",
-        "Call the gateway by a name that stands in its certificate, or make one for the name that you use.",
+        "Call the gateway by a name in its certificate, or make a certificate for the name that you use.",
     ),
     ("expired", "Renew the gateway's certificate in its web server settings."),
     ("not yet valid", "Look at the clocks of both machines."),
@@ -66,8 +66,8 @@ _AUTHORITY = (
 def error_finding(check: str, error: StokerError, address: GatewayAddress) -> Finding:
     """Convert an error into the finding that ends the examination."""
     of_input = isinstance(error, InvalidValue | Misconfigured)
-    mend = advice_for(error, address)
-    return Finding(check, FindingStatus.WRONG, error.message, mend, error.reason, of_input)
+    fix = advice_for(error, address)
+    return Finding(check, FindingStatus.WRONG, error.message, fix, error.reason, of_input)
 
 
 def advice_for(error: StokerError, address: GatewayAddress) -> str:
@@ -75,7 +75,7 @@ def advice_for(error: StokerError, address: GatewayAddress) -> str:
     match error.reason:
         case Reason.CERTIFICATE_NOT_TRUSTED:
             words = error.message.lower()
-            return next((mend for sign, mend in _CERTIFICATES if sign in words), _AUTHORITY)
+            return next((fix for sign, fix in _CERTIFICATES if sign in words), _AUTHORITY)
         case Reason.LEVEL_NOT_GRANTED:
             return _permission_advice("Write" if "Gateway Write" in error.message else "Read", address)
         case Reason.TOKEN_REJECTED if not address.tls:
@@ -125,8 +125,8 @@ def transport_finding(address: GatewayAddress, trust: str) -> Finding:
     if not address.tls:
         if address.loopback:
             return Finding("tls", FindingStatus.WELL, "plain HTTP, and it does not leave this machine")
-        mend = f"Use https://HOST:{TLS_PORT}, so that nobody on the way can read the key."
-        return Finding("tls", FindingStatus.NOTE, "plain HTTP: whoever sees the packets has the key", mend)
+        fix = f"Use https://HOST:{TLS_PORT}, so that the key cannot be read on the network."
+        return Finding("tls", FindingStatus.NOTE, "plain HTTP: the key can be read on the network", fix)
     if trust == "verified":
         return Finding("tls", FindingStatus.WELL, "the certificate is trusted")
     if address.loopback:
@@ -141,10 +141,10 @@ def transport_finding(address: GatewayAddress, trust: str) -> Finding:
 def ignition_finding(here: GatewayPresence, address: GatewayAddress) -> Finding:
     if here.state is GatewayState.UNKNOWN and not here.version:
         said = f"what answers at {address} is not Ignition"
-        mend = (
+        fix = (
             "Open that address in a browser: does the gateway's own page come? If not, host or port is wrong."
         )
-        return Finding("ignition", FindingStatus.WRONG, said, mend, Reason.NOT_IGNITION_83)
+        return Finding("ignition", FindingStatus.WRONG, said, fix, Reason.NOT_IGNITION_83)
     return Finding(
         "ignition", FindingStatus.WELL, f"Ignition {here.version}" if here.version else "it is Ignition"
     )
@@ -160,9 +160,9 @@ def version_finding(here: GatewayPresence) -> Finding:
 
 def redundancy_finding(info: GatewayInfo) -> Finding:
     if info.role.lower() == "backup":
-        mend = "Sync the master; what it loads reaches the backup by itself."
+        fix = "Sync the master; what it loads reaches the backup by itself."
         return Finding(
-            "redundancy", FindingStatus.NOTE, "it is the backup of a pair and refuses changes", mend
+            "redundancy", FindingStatus.NOTE, "it is the backup of a pair and refuses changes", fix
         )
     return Finding("redundancy", FindingStatus.WELL, info.role or "not told")
 
@@ -173,8 +173,8 @@ def modules_finding(health: ModuleHealth | None) -> Finding:
     if not health.quarantined:
         return Finding("modules", FindingStatus.WELL, f"{len(health.healthy)} healthy, none quarantined")
     put_aside = [f"{name} ({why})" if why else name for name, why in sorted(health.quarantined.items())]
-    mend = "Resources of these modules are not loaded: see the list of modules on the gateway's web page."
-    return Finding("modules", FindingStatus.NOTE, f"quarantined: {first_names(put_aside)}", mend)
+    fix = "Resources of these modules are not loaded: see the list of modules on the gateway's web page."
+    return Finding("modules", FindingStatus.NOTE, f"quarantined: {first_names(put_aside)}", fix)
 
 
 def designers_finding(sessions: Sequence[DesignerSession] | None) -> Finding:
@@ -183,8 +183,10 @@ def designers_finding(sessions: Sequence[DesignerSession] | None) -> Finding:
             "designers", FindingStatus.UNTRIED, "this gateway does not list them; none is waited for"
         )
     if not sessions:
-        return Finding("designers", FindingStatus.WELL, "nobody has a project open")
-    who = first_names([f"{one.project or 'no project'} by {one.user or 'somebody'}" for one in sessions])
+        return Finding("designers", FindingStatus.WELL, "no project is open")
+    who = first_names(
+        [f"{one.project or 'no project'} by {one.user or 'an unknown user'}" for one in sessions]
+    )
     return Finding(
         "designers", FindingStatus.NOTE, f"open: {who}", "A sync holds these projects back meanwhile."
     )

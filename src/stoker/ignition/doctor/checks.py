@@ -145,7 +145,10 @@ async def _check_scan_lock(patient: CheckedGateway) -> Finding:
         return Finding("scan lock", FindingStatus.NOTE, said)
     if held:
         return Finding(
-            "scan lock", FindingStatus.NOTE, "held by somebody at this moment", "A sync waits for its end."
+            "scan lock",
+            FindingStatus.NOTE,
+            "held by another client at this moment",
+            "A sync waits for its end.",
         )
     return Finding("scan lock", FindingStatus.WELL, "offered and free")
 

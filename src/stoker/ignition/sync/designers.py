@@ -229,7 +229,7 @@ def _open_projects(sessions: Iterable[DesignerSession], projects: frozenset[str]
     for session in sessions:
         # A Designer without a project has none open yet: its user has nothing to lose.
         if session.project in projects:
-            users.setdefault(session.project, []).append(session.user or "somebody")
+            users.setdefault(session.project, []).append(session.user or "an unknown user")
     return {name: ", ".join(sorted(set(those))) for name, those in users.items()}
 
 

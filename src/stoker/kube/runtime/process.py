@@ -144,7 +144,7 @@ def _end_error(part: ProcessPart, task: asyncio.Task[None]) -> StokerError:
     """Return the error with which the process ends."""
     cause = asyncio.CancelledError() if task.cancelled() else task.exception()
     if cause is None:
-        return PartFailed(f"{part.name} ended although nobody had asked it to")
+        return PartFailed(f"{part.name} ended unexpectedly")
     error = as_stoker_error(cause)
     if isinstance(error, Misconfigured):
         return error  # not a failure of the part: the command exits as for any other wrong setting

@@ -123,7 +123,7 @@ class AuthorCapture:
 
     def why_not(self) -> str | None:
         """Return why author capture is not ready, for the readiness probe."""
-        return self._presented.why_not() or (None if self.port else "nobody listens for reviews")
+        return self._presented.why_not() or (None if self.port else "no server listens for reviews")
 
     def parts(self) -> list[ProcessPart]:
         """The parts in start order; they stop in the reverse order."""

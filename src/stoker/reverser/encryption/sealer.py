@@ -122,7 +122,7 @@ class SopsSealer:
     def _inner(self, path: str) -> str:
         inner = path.removeprefix(self._base)
         if not path.startswith(self._base) or not inner.startswith(_SECRETS):
-            raise InvalidValue(f"{path} is not where a Secret of {self._base or 'the root'} lies")
+            raise InvalidValue(f"{path} is not the path of a Secret below {self._base or 'the root'}")
         return inner
 
     def _said(self, inner: str, plain: dict[str, Any]) -> bytes:

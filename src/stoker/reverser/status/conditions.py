@@ -166,7 +166,11 @@ def _destination_ready_aspect(truth: DestinationFacts) -> DesiredCondition:
     if error is not None:
         return _unready_aspect(error)
     if truth.lease is not None and not truth.lease.held:
-        why = f"{truth.lease.holder} holds its Lease" if truth.lease.holder else "nobody holds its Lease yet"
+        why = (
+            f"{truth.lease.holder} holds its Lease"
+            if truth.lease.holder
+            else "no replica holds its Lease yet"
+        )
         return DesiredCondition(Type.READY, None, Reason.RECONCILING, why)
     if (deletions := truth.stalled_by_deletions) is not None:
         return _unready_aspect(deletions)
@@ -183,7 +187,7 @@ def _destination_ready_aspect(truth: DestinationFacts) -> DesiredCondition:
 
 def _sync_loop_message(paths: tuple[str, ...]) -> str:
     count = _count_phrase(len(paths), "file", "changed back and forth and is held")
-    return f"{count} until it rests; {paths[0]}: somebody applies git to the cluster while another changes it"
+    return f"{count} until it rests; {paths[0]}: one tool applies git to the cluster while another changes it"
 
 
 def _ownership_aspects(truth: DestinationFacts) -> list[DesiredCondition]:

@@ -51,7 +51,7 @@ def check_marker(content: bytes | None, origin: CommitOrigin) -> OwnershipMarker
         return OwnershipMarker(FolderOwnership.FREE)
     said = _marker_fields(content)
     if said is None:
-        return OwnershipMarker(FolderOwnership.THEIRS, "somebody whose marker cannot be read")
+        return OwnershipMarker(FolderOwnership.THEIRS, "an owner whose marker cannot be read")
     if said[:3] == origin[:3]:
         return OwnershipMarker(FolderOwnership.OURS)
     cluster, namespace, name = (text or "unknown" for text in said[:3])

@@ -58,7 +58,7 @@ def approval_rejection(
         return f"{user[:80]!r} is in none of the teams that may approve: {', '.join(sorted(teams))}"
     for name in (f"{group}/{APPROVED_AT}", APPROVED_AT):
         if name in approval and _is_in_future(approval[name], now):
-            return f"annotation {name} lies in the future ({approval[name][:40]}), and never counts"
+            return f"annotation {name} is in the future ({approval[name][:40]}), and never counts"
     return ""
 
 

@@ -140,7 +140,7 @@ class WebhookProcess:
 
     def _answer_for(self, server: ReviewServer) -> None:
         self._health.ready.add("certificate", self._presented.why_not)
-        self._health.ready.add("reviews", lambda: None if server.port else "nobody is listening")
+        self._health.ready.add("reviews", lambda: None if server.port else "no server is listening")
         self._metrics.collect_from(self._readings)
 
     def _readings(self) -> Iterable[MetricReading]:

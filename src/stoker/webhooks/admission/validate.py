@@ -181,7 +181,7 @@ class ResourceValidator:
         wanted = rule.spec.destination_ref
         namespace = wanted.namespace or rule.metadata.namespace
         notices = [
-            Notice(Reason.FIELD_IGNORED, f"spec.rules[{index}].resources: {name!r} has no effect (C-150)")
+            Notice(Reason.FIELD_IGNORED, f"spec.rules[{index}].resources: {name!r} has no effect")
             for index, one in enumerate(rule.spec.rules)
             for name in one.resources
             if "/" in name

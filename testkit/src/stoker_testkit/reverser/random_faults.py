@@ -76,12 +76,12 @@ class RandomFaults:
 
     def calm(self) -> None:
         """Nothing goes wrong any more from now on; who dies at a failpoint that is still armed is started."""
-        for _, mend in self._later:
-            mend()
+        for _, fix in self._later:
+            fix()
         self._later = []
         self._git.lift()
         for network in self._fleet.networks:
-            network.mend()
+            network.fix()
         self.tell("calm")
 
     def watch_over(self) -> None:
@@ -97,8 +97,8 @@ class RandomFaults:
         now = time.monotonic()
         due = [each for each in self._later if each[0] <= now]
         self._later = [each for each in self._later if each[0] > now]
-        for _, mend in due:
-            mend()
+        for _, fix in due:
+            fix()
 
     def _stand_still(self, seconds: float) -> None:
         """Who has come to its failpoint goes on after so long, as if nothing had been."""
@@ -162,7 +162,7 @@ class RandomFaults:
             answer = AnsweredFault(200, b'{"type":"ERROR","object":%s}\n' % status(410, "Expired"))
         network.inner.arm(answer, WATCHES, times=self._chance.choice((1, 2, 4)))
         network.go_through_answers()
-        self._after(0.6, network.mend)
+        self._after(0.6, network.fix)
         self.tell(f"versions that replica {number} knows are expired")
 
     def _break_the_list(self, number: int) -> None:
@@ -170,7 +170,7 @@ class RandomFaults:
         network.inner.arm(AnsweredFault(410, status(410, "Expired")), WATCHES, times=2)
         network.inner.arm(AnsweredFault(500, status(500, "InternalError")), LISTS, times=2)
         network.go_through_answers()
-        self._after(0.6, network.mend)
+        self._after(0.6, network.fix)
         self.tell(f"lists of replica {number} fail after an expired version")
 
     def _fall_silent(self, number: int) -> None:
@@ -181,7 +181,7 @@ class RandomFaults:
         stall = Fault(FaultKind.STALL, direction)
         network.outer.inject(stall)
         network.outer.arm(stall, None)
-        self._after(seconds, network.mend)
+        self._after(seconds, network.fix)
         self.tell(f"the network of replica {number} is silent for {seconds} s, {direction}")
 
     def cut_git(self, _: int = 0) -> None:
@@ -195,8 +195,8 @@ class RandomFaults:
         self._fleet.ask(number)
         self.tell(f"replica {number} is asked about authors")
 
-    def _after(self, seconds: float, mend: Callable[[], None]) -> None:
-        self._later.append((time.monotonic() + seconds, mend))
+    def _after(self, seconds: float, fix: Callable[[], None]) -> None:
+        self._later.append((time.monotonic() + seconds, fix))
 
     def tell(self, what: str) -> None:
         self.told.append(f"{time.monotonic() - self._began:.2f} s: {what}")

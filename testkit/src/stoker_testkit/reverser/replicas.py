@@ -68,7 +68,7 @@ class ReplicaNetwork:
         self.outer.turn_to(self.inner.url)
         self.reset()
 
-    def mend(self) -> None:
+    def fix(self) -> None:
         """Be a network again; who waits in a connection that was held up learns that it is broken."""
         self.inner.lift()
         self.outer.lift()

@@ -72,7 +72,7 @@ def test_what_the_api_server_says_of_a_webhook_that_it_could_not_ask(said: str, 
     )
     found = unanswered_finding(ServerError(words, status=500), WEBHOOKS)
     assert (found.mark, found.reason) == (FindingStatus.WRONG, reason)
-    assert "-n home " in found.mend
+    assert "-n home " in found.fix
 
 
 def test_another_failure_of_the_api_server_is_not_the_webhooks() -> None:

@@ -95,7 +95,7 @@ async def test_of_a_repository_that_is_not_reached_from_here_the_controllers_wor
     assert (found.check, found.mark) == ("git", mark)
     assert found.said.endswith(said)
     assert found.reason is (Reason.REF_NOT_FOUND if mark is FindingStatus.WRONG else None)
-    assert bool(found.mend) is (mark is not FindingStatus.NOTE)
+    assert bool(found.fix) is (mark is not FindingStatus.NOTE)
 
 
 # A bundle that ends below the root.
@@ -137,7 +137,7 @@ async def test_a_resource_that_the_controllers_selector_leaves_out(
     ]
     if not labelled:
         assert found[-1].said == f"the controller works only on resources with the labels {SELECTOR}"
-        assert "controller.watchLabelSelector" in found[-1].mend
+        assert "controller.watchLabelSelector" in found[-1].fix
 
 
 async def test_who_may_not_list_resources_is_not_told_that_one_is_left_out(tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ async def test_a_namespace_without_an_operator_is_not_said_to_have_one(tmp_path:
         (found,) = await looked(FINDING, case)
     assert (found.mark, found.reason) == (FindingStatus.WRONG, Reason.CONTROLLER_SILENT)
     assert found.said == "neither a Deployment nor a Lease of the controller is in namespace typo"
-    assert "--operator-namespace" in found.mend
+    assert "--operator-namespace" in found.fix
     assert case.operator is None
 
 
@@ -165,7 +165,7 @@ async def test_a_namespace_without_an_operator_is_not_said_to_have_one(tmp_path:
 @pytest.mark.parametrize(
     ("holder", "said"),
     [
-        ("", "is held by nobody"),
+        ("", "is held by no replica"),
         ("ghost", "was last renewed by ghost at 2020-01-01T00:00:00Z, and not since"),
         ("slow clock", "leads"),
     ],
@@ -199,7 +199,7 @@ async def test_an_account_of_agents_without_rights_is_named(tmp_path: Path) -> N
     assert (found.mark, found.reason) == (FindingStatus.WRONG, Reason.RBAC_DENIED)
     assert found.said.startswith("service account default, which agents run under, may not ")
     assert "get configmaps stoker-metadata-line-1" in found.said
-    assert "stoker-agent-line-1" in found.mend
+    assert "stoker-agent-line-1" in found.fix
 
 
 # What could not be seen.

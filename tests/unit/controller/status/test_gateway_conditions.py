@@ -105,7 +105,7 @@ def test_drift_plans_and_doubts_name_their_gateways() -> None:
     drifted = synced("d", drift=DriftReport(4, ("a", "b", "c", "d")))
     assert (
         gateway_conditions.drift_verdict(fleet(drifted)).message
-        == "somebody else changed files of d (4 files: a, b, c)"
+        == "another process or user changed files of d (4 files: a, b, c)"
     )
     assert gateway_conditions.drift_verdict(fleet(synced("a", drift=DriftReport(0))))[1] is False
     waiting = synced("p", pending_plan=PendingPlanReport("0123456789abcdef", "DeletionBudgetExceeded"))
@@ -141,10 +141,10 @@ def test_dependencies_are_a_condition_only_where_there_are_some() -> None:
 
 
 def test_a_commit_that_a_gateway_did_not_bear_is_told_until_it_is_let_go() -> None:
-    held = QuarantineReport(COMMIT, "AutoRollback", "commit aaaaaaaa was taken back: projects/x: not shown")
+    held = QuarantineReport(COMMIT, "AutoRollback", "commit aaaaaaaa was rolled back: projects/x: not shown")
     said = gateway_conditions.rolled_back_verdict(fleet(synced("a"), synced("b", quarantine=held)), on=True)
     assert (said.type, said.status, said.reason) == ("AutoRollbackPerformed", True, "AutoRollback")
-    assert "b (commit aaaaaaaa was taken back: projects/x: not shown)" in said.message
+    assert "b (commit aaaaaaaa was rolled back: projects/x: not shown)" in said.message
     scan = QuarantineReport(COMMIT, "ScanFailureAutoRollback")
     assert (
         gateway_conditions.rolled_back_verdict(fleet(synced("a", quarantine=scan)), on=False).reason

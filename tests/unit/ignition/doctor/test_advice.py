@@ -28,7 +28,7 @@ def untrusted(why: str) -> Retry:
 
 
 @pytest.mark.parametrize(
-    ("error", "address", "mend"),
+    ("error", "address", "fix"),
     [
         (InvalidValue("the key is empty", reason=Reason.TOKEN_MALFORMED), PLAIN, "NAME:SECRET"),
         (Stalled("no", reason=Reason.TOKEN_REJECTED), SECURE, "API Keys: there must"),
@@ -56,13 +56,13 @@ def untrusted(why: str) -> Retry:
         (untrusted("Hostname mismatch, certificate is not valid for 'gw'."), SECURE, "a name that stands"),
     ],
 )
-def test_every_reason_has_a_way_to_mend_it(error: StokerError, address: GatewayAddress, mend: str) -> None:
+def test_every_reason_has_a_way_to_mend_it(error: StokerError, address: GatewayAddress, fix: str) -> None:
     found = advice.error_finding("check", error, address)
     assert found.mark is FindingStatus.WRONG
     assert found.reason is error.reason
     assert found.said == error.message
-    with pytest.raises(AssertionError, match=mend):
-        raise AssertionError(found.mend)
+    with pytest.raises(AssertionError, match=fix):
+        raise AssertionError(found.fix)
 
 
 def test_only_what_the_command_was_given_is_wrong_input() -> None:
@@ -152,6 +152,6 @@ def test_a_finding_is_one_line_and_its_mend_another() -> None:
         "check": "login",
         "mark": "wrong",
         "message": "no",
-        "mend": "Do this.",
+        "fix": "Do this.",
         "reason": "TokenRejected",
     }

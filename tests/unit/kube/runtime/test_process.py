@@ -197,7 +197,7 @@ async def test_an_unforeseen_failure_leaves_its_traceback_in_the_log(diary: Diar
 @pytest.mark.parametrize(
     ("error", "sentence"),
     [
-        (None, "lease ended although nobody had asked it to"),
+        (None, "lease ended unexpectedly"),
         (asyncio.CancelledError(), "lease failed: an unforeseen CancelledError; the log has its traceback"),
     ],
 )

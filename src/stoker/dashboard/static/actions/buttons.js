@@ -45,7 +45,7 @@ async function letGo(pressed, resource) {
     title: `Follow ${ref} again?`,
     confirm: "Follow it again",
     shape: "next",
-    body: [paragraph(`${resource.name} was taken back. It delivers what ${ref} says again, to ${whom}.`)],
+    body: [paragraph(`${resource.name} was rolled back. It delivers what ${ref} says again, to ${whom}.`)],
   });
   if (sure) await give(pressed, of(resource, "release"));
 }

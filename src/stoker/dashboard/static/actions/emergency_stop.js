@@ -9,7 +9,7 @@ import { counted } from "../model/format.js";
 const STILL_WRITTEN = "What changes in the cluster is still written to git.";
 const EFFECTS = [
   "A sync that has begun ends whole, it is not torn apart.",
-  "It lasts until somebody lets everything go on, also over a restart.",
+  "It lasts until a user resumes, also over a restart.",
 ];
 
 export class Stopping {

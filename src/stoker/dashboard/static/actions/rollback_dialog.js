@@ -46,12 +46,12 @@ function tellTaken(resource) {
   const whom = toSnapshot ? owner?.name ?? "its gateway" : many;
   const where = toSnapshot ? `snapshot ${toSnapshot}` : `commit ${shortCommit(toCommit ?? "")}`;
   return asked({
-    title: `${name} is already taken back`,
+    title: `${name} is already rolled back`,
     confirm: "Close",
     cancel: "",
     shape: "back",
     body: [
-      paragraph(`To ${where}. There is room for one way back: another one would undo it, and send ${ref} to ${whom}.`),
+      paragraph(`To ${where}. A resource has one rollback: another one would undo it, and send ${ref} to ${whom}.`),
       paragraph(`If that is meant, let ${name} follow ${ref} again first, then roll back.`),
     ],
   });

@@ -46,7 +46,7 @@ export function resourceNodes({ resource, worst, word, gateways }, close) {
       ["Delivers", make("span", {}, `${resource.ref} `, commit(resource.commit))],
       ["Last sync", resource.lastSync ? moment(resource.lastSync) : "never"],
       ["Paused", resource.paused ? "yes, gateways stay as they are" : ""],
-      ["Taken back to", rollback ? backTo(rollback) : ""],
+      ["Rolled back to", rollback ? backTo(rollback) : ""],
       ["Release", release ? `${release.stage} ${release.message}`.trim() : ""],
       ["Reason", resource.reason],
     ]),

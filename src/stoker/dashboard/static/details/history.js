@@ -25,7 +25,7 @@ export function snapshotsOf(past) {
 /** Neither a rollback nor a sync that only has to wait is shown as a failure. */
 function outcome(entry) {
   if (wentWell(entry)) return pill("step", "Synced");
-  if (entry.result === "RolledBack") return pill("waiting", "Taken back", "back");
+  if (entry.result === "RolledBack") return pill("waiting", "Rolled back", "back");
   return pill(isOnItsWay(entry.result) ? "waiting" : "failed", spelled(entry.result));
 }
 

@@ -67,6 +67,6 @@ export function whyOf(gateway, standing) {
   if (gateway.message) return gateway.message;
   if (standing === "step") return "";
   if (standing === "drifted") return "Somebody changed files on the gateway";
-  if (gateway.takenBack) return "It stays where it was taken back to, and does not follow its ref";
+  if (gateway.takenBack) return "It stays where it was rolled back to, and does not follow its ref";
   return sentenceOf(gateway.reason);
 }

@@ -34,7 +34,7 @@ export function standing(destination) {
 
 const HELD = "All writes go on. Deletions beyond the budget wait for an approval.";
 const AGAIN = "It is tried again by itself. What changes meanwhile is written when it works.";
-const STALLED = "It does not get well by itself: somebody has to mend this.";
+const STALLED = "It does not recover by itself: fix this.";
 const SUSPENDED = "Nothing is written until spec.suspend is taken out, of the GitDestination or of its GitRepoConfig.";
 const RULES = "A WatchRule or a ClusterWatchRule that names it says what is written.";
 

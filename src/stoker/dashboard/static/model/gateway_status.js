@@ -63,7 +63,7 @@ export function judged(resource) {
     const standing = asked ? "waiting" : standingOf(gateway);
     counts[standing] += 1;
     const back = gateway.takenBack && standing === "waiting" && !asked;
-    const word = asked ? "Waits for approval" : back ? "Taken back" : wordOf(standing);
+    const word = asked ? "Waits for approval" : back ? "Rolled back" : wordOf(standing);
     return { gateway, standing, word, key: `${gateway.name}\n${gateway.pod}` };
   });
   gateways.sort((a, b) => rank(a.standing) - rank(b.standing) || byName(a.gateway.name, b.gateway.name));

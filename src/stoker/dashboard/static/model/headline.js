@@ -5,8 +5,8 @@ import { total, verdict, waitsForApproval } from "./gateway_status.js";
 import { loneOf } from "../fleet/single_gateway.js";
 import { counted, figure, shortCommit } from "./format.js";
 
-const APPROVAL = "Its plan stands above. Nothing is changed until somebody approves it.";
-const UNTIL = "It follows nothing until somebody resumes it.";
+const APPROVAL = "Its plan is above. Nothing is changed until a user approves it.";
+const UNTIL = "It follows nothing until a user resumes it.";
 const NOTHING = { standing: "waiting", sentence: "Nothing to see yet", more: "" };
 /** The gateway itself keeps running when a sync fails, so the sentence says that the sync failed. */
 const LONE = {
@@ -77,7 +77,7 @@ function ofLone({ resource, gateways: [{ gateway, standing }] }, stopped) {
   if (resource.paused) {
     return { standing: calm(standing), sentence: `Syncing ${name} is paused`, more: `${UNTIL} ${has}` };
   }
-  if (gateway.takenBack) return { standing, sentence: `${name} was taken back`, more: has };
+  if (gateway.takenBack) return { standing, sentence: `${name} was rolled back`, more: has };
   const sentence = LONE[standing](name);
   if (standing === "step") return { standing, sentence, more: `It has what git says: ${ref} ${shortCommit(commit)}.` };
   return { standing, sentence, more: commit || gateway.reason ? has : "The first sync has not ended yet." };

@@ -11,7 +11,7 @@ const SENTENCES = {
   Paused: "Paused: it stays as it is",
   PendingApproval: "Waits for approval",
   PlanPending: "Its plan waits for approval",
-  RolledBack: "Taken back, and stays there",
+  RolledBack: "Rolled back, and stays there",
   SidecarMissing: "Its pod has no agent: restart the pod",
   SyncInProgress: "Another sync is at work",
   Waiting: "Its agent has not said anything yet",
