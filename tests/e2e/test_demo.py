@@ -77,7 +77,7 @@ def test_the_demo_with_a_cluster_ends_with_five_synced_gateways_and_cleans_up(tm
     broken = steps["4. A commit with a project"]
     assert "AutoRollbackPerformed after " in broken
     assert "dashboard: filler is Error (AutoRollback) at " in broken
-    assert re.search(r"filler +filler +Error .* was taken back", broken)
+    assert re.search(r"filler +filler +Error .* was rolled back", broken)
     assert broken.index("the title 'filler 2'") < broken.index("the title 'filler 3'")
     assert "5 of 5 gateways synced" in broken
     assert "5 of 5 gateways still run with their files" in shown

@@ -307,7 +307,7 @@ async def test_allowed_signers_that_say_nothing_allow_nobody(attack: Attack, lin
 @pytest.mark.parametrize("lines", [b"", b"\n \n", b"# alice is gone\n"])
 async def test_empty_allowed_signers_allow_nobody(attack: Attack, lines: bytes) -> None:
     commit = attack.alice.commit(attack.repository, {"a": "1"})
-    with pytest.raises(Misconfigured, match="name nobody"):
+    with pytest.raises(Misconfigured, match="name no signer"):
         await attack.accepted(commit, TrustedKeys(lines))
 
 

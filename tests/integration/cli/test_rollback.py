@@ -152,7 +152,7 @@ def test_in_a_cluster_it_writes_the_field_and_empties_it(kinds: ClusterAccess, n
     assert again[0] == ExitCode.DONE, "that is where it is"
     code, said, _ = stoker("rollback", *where, f"--to={'a' * 40}")
     assert (code, said["reason"]) == (ExitCode.STALLED, "RolledBack")
-    assert "already taken back to filler-20260212-103005" in said["message"]
+    assert "already rolled back to filler-20260212-103005" in said["message"]
     assert field() == {"toSnapshot": "filler-20260212-103005"}
     assert stoker("rollback", *where, f"--to={'a' * 40}", "--replace")[0] == ExitCode.DONE
     assert field() == {"toCommit": "a" * 40}

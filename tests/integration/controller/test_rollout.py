@@ -227,7 +227,7 @@ def test_a_commit_is_planned_approved_and_applied(
     eventually(lambda: "announcedAt" in approval(site), PATIENCE, "that it was told is written down")
     assert [one["digest"] for one in service.sent] == [waiting["digest"]]
     assert service.sent[0]["commit"] == second
-    site.until_event("PendingApproval", "127.0.0.1 was told")
+    site.until_event("PendingApproval", "127.0.0.1 was notified")
 
     site.annotate(
         "Stoker", "line", approved_by="lead", approved_at=now(), approved_plan="f" * 64, approved_ref="main"

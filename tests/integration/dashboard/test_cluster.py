@@ -215,7 +215,7 @@ async def test_a_second_way_back_does_not_undo_the_first(house: RbacEnvironment,
     another = order(DashboardAction.ROLLBACK, house, to_snapshot="packer-20260212-103005", gateway="packer")
     for one in (another, order(DashboardAction.ROLLBACK, house, to_commit=COMMIT)):
         status, said = await refused(place, one, editor)
-        assert (status, f"already taken back to {first}" in said) == (409, True)
+        assert (status, f"already rolled back to {first}" in said) == (409, True)
     assert house.get("Stoker", "line-1")["spec"]["rollback"] == {"toSnapshot": first}
     await place.hands.do(order(DashboardAction.RELEASE, house), visitor)
     both = (place.hands.do(one, visitor) for one in (back, another))

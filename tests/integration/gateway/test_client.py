@@ -202,7 +202,7 @@ async def test_nobody_there_is_told_with_the_address() -> None:
 
 async def test_the_lock_is_refused_in_words(gateway: GatewayClient, simulated: SimulatedGateway) -> None:
     await gateway.lock(ScanKind.PROJECTS, acquire=0, hold=60)
-    with pytest.raises(ScanLockRefused, match="held by somebody else"):
+    with pytest.raises(ScanLockRefused, match="held by another client"):
         await gateway.lock(ScanKind.PROJECTS, acquire=0, hold=60)
     simulated.settings.scan_lock = False
     with pytest.raises(PathNotOffered):

@@ -95,8 +95,8 @@ BILLION_LAUGHS = "a0: &a0 [x,x,x,x,x,x,x,x,x]\n" + "\n".join(
 HOSTILE: list[tuple[str, str | bytes, str]] = [
     ("a bomb of aliases", BILLION_LAUGHS, "aliases included"),
     ("a bomb of merges", "a: &a {x: 1}\n" + "b: [" + "{<<: *a}," * 60_000 + "]", "aliases included"),
-    ("an alias inside its own anchor", "a: &a [*a]", "stands before or inside its anchor"),
-    ("an alias of nothing", "a: *b", "stands before or inside its anchor"),
+    ("an alias inside its own anchor", "a: &a [*a]", "is before or inside its anchor"),
+    ("an alias of nothing", "a: *b", "is before or inside its anchor"),
     ("lists a hundred thousand deep", "[" * 100_000, f"nested deeper than {MAX_DEPTH} levels"),
     (
         "maps a thousand deep",

@@ -88,7 +88,7 @@ def test_everybody_plans_then_it_waits_then_it_is_applied_with_the_plan_that_was
         (str(commit(1)), 1, (), ""),
         ("main", 1, ("PLANS",), ""),
         ("main", 0, (), "is older than the request"),
-        ("main", 3600, (), "lies in the future"),
+        ("main", 3600, (), "is in the future"),
         ("v2", 1, (), "is for ref v2, and main waits"),
         ("main", 1, ("f" * 64,), "is for another plan than"),
     ],
@@ -368,14 +368,14 @@ def test_an_approval_from_the_future_counts_no_more_when_its_time_has_come() -> 
     fleet = pending("a", timeout=7200.0)
     fleet.given = ApprovalGrant("lead", fleet.now + timedelta(hours=1))
     fleet.decide()
-    assert "lies in the future" in (request(fleet).message or "")
+    assert "is in the future" in (request(fleet).message or "")
     fleet.salt += 1  # the request is made anew meanwhile
     fleet.decide(after=600)
     fleet.sync()
     for seconds in (1, 3600, 60):
         fleet.decide(after=seconds)
         assert request(fleet).state == "Pending"
-        assert "lies in the future" in (request(fleet).message or "")
+        assert "is in the future" in (request(fleet).message or "")
     assert fleet.has_it() == set()
     fleet.approve("main")
     fleet.decide(after=1)
@@ -399,7 +399,7 @@ def test_an_approval_from_the_future_is_remembered_while_nothing_waits() -> None
     assert fleet.status.approval is None
     (said,) = fleet.status.conditions or ()
     assert (said.status, said.reason) == ("False", Reason.APPROVAL_IGNORED)
-    assert "lies in the future" in said.message
+    assert "is in the future" in said.message
     for _ in range(3):
         fleet.decide(after=1190)
     fleet.number = 1  # a minute before the hour is over
@@ -408,7 +408,7 @@ def test_an_approval_from_the_future_is_remembered_while_nothing_waits() -> None
     for seconds in (1, 60):
         fleet.decide(after=seconds)
         assert request(fleet).state == "Pending"
-        assert "lies in the future" in (request(fleet).message or "")
+        assert "is in the future" in (request(fleet).message or "")
 
 
 def test_a_plan_without_the_form_of_a_digest_is_no_plan() -> None:

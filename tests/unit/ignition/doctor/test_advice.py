@@ -53,7 +53,11 @@ def untrusted(why: str) -> Retry:
         (unreachable("does not speak TLS there: WRONG"), SECURE, "write http://gw.plant.example:8043"),
         (untrusted("self-signed certificate"), SECURE, "--gateway-ca-file"),
         (untrusted("certificate has expired"), SECURE, "Renew"),
-        (untrusted("Hostname mismatch, certificate is not valid for 'gw'."), SECURE, "a name that stands"),
+        (
+            untrusted("Hostname mismatch, certificate is not valid for 'gw'."),
+            SECURE,
+            "a name in its certificate",
+        ),
     ],
 )
 def test_every_reason_has_a_way_to_mend_it(error: StokerError, address: GatewayAddress, fix: str) -> None:
@@ -73,7 +77,7 @@ def test_only_what_the_command_was_given_is_wrong_input() -> None:
 @pytest.mark.parametrize(
     ("address", "trust", "mark", "words"),
     [
-        (PLAIN, "plain HTTP", FindingStatus.NOTE, "has the key"),
+        (PLAIN, "plain HTTP", FindingStatus.NOTE, "the key can be read"),
         (GatewayAddress("127.0.0.1", 8088, tls=False), "plain HTTP", FindingStatus.WELL, "does not leave"),
         (SECURE, "verified", FindingStatus.WELL, "is trusted"),
         (SECURE, "unverified", FindingStatus.NOTE, "--gateway-insecure"),
@@ -112,7 +116,7 @@ def test_notes_name_what_a_sync_will_meet() -> None:
     open_now = advice.designers_finding(
         [DesignerSession("1", "anna", "Line 1", ""), DesignerSession("2", "", "", "")]
     )
-    assert open_now.said == "open: Line 1 by anna, no project by somebody"
+    assert open_now.said == "open: Line 1 by anna, no project by an unknown user"
     backup = advice.redundancy_finding(GatewayInfo("gw", "8.3.7", "Backup"))
     assert backup.mark is FindingStatus.NOTE
     due = advice.restarts_finding(("Module Enabled: a",))

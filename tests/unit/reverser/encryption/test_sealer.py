@@ -238,5 +238,5 @@ def test_it_fails_closed() -> None:
     assert caught.value.reason == Reason.SECRET_NOT_FOUND
     with pytest.raises(InvalidValue, match="fewer than 32 bytes"):
         DigestKeys.of({NEWEST: b"short"})
-    with pytest.raises(InvalidValue, match="is not where a Secret"):
+    with pytest.raises(InvalidValue, match="is not the path of a Secret"):
         repository.sealer().sealed(f"{BASE}/core/v1/configmaps/shop/x.yaml", secret())

@@ -66,7 +66,7 @@ def test_an_approval_is_checked_when_any_of_it_is_new(
         ({"stoker.io/approved-at": "1"}, "ann", [], [], "needs annotation stoker.io/approved-by"),
         ({"approved-by": "ann"}, "ann", ["z"], ["x", "y"], "in none of the teams that may approve: x, y"),
         ({"approved-by": "ann", "approved-at": "2026-03-02T08:04:00Z"}, "ann", [], [], ""),
-        ({"approved-by": "ann", "approved-at": "2026-03-02T09:00:00Z"}, "ann", [], [], "lies in the future"),
+        ({"approved-by": "ann", "approved-at": "2026-03-02T09:00:00Z"}, "ann", [], [], "is in the future"),
         (
             {"approved-by": "ann", "stoker.io/approved-at": "2099-01-01T00:00:00+02:00"},
             "ann",
