@@ -161,7 +161,9 @@ class FakeActions:
             and old.rollback is not None
             and self.scene.mode == CLUSTER
         ):
-            raise ActionRefused(409, f"{order.name} is already rolled back: let it follow its ref again first")
+            raise ActionRefused(
+                409, f"{order.name} is already rolled back: let it follow its ref again first"
+            )
         self.scene.put(_after(order, old))
         return f"{order.action.value} of {order.kind} {order.namespace}/{order.name} for {visitor.name}"
 
