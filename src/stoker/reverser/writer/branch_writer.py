@@ -226,7 +226,7 @@ class BranchWriter:
 
     def _outbox(self, destination: WritableDestination) -> DestinationOutbox:
         folder = (*destination.place, destination.base)
-        record = self._tools.deletions.of(folder, self._clock.monotonic())
+        record = self._tools.deletions.of(folder)
         return DestinationOutbox(
             destination, self._clock, wake=self._stir, capacity=self._tools.capacity, record=record
         )

@@ -60,26 +60,22 @@ class DeletionRecord:
     engaged: bool = False
 
     def earlier(self, now: float, waiting: Collection[str]) -> int:
-        """Count the deletions in the window; a path that is pending again was not pushed, or exists again."""
-        self.forget(now)
-        return len(self.gone.keys() - waiting)
-
-    def forget(self, now: float) -> None:
+        """How many went during the window; one that waits again was never pushed, or is there again."""
         self.gone = {path: at for path, at in self.gone.items() if at > now - WINDOW}
+        return len(self.gone.keys() - waiting)
 
 
 class DeletionRecords:
-    """The records of all folders that this process writes or has written."""
+    """The records of all folders that this process writes or has written.
+
+    None is dropped: an outbox keeps the record it began with, also while there is nothing in it.
+    """
 
     def __init__(self) -> None:
         self._records: dict[tuple[str, ...], DeletionRecord] = {}
 
-    def of(self, folder: tuple[str, ...], now: float) -> DeletionRecord:
-        """Return the record of a folder, by repository, branch and path."""
-        for key, record in list(self._records.items()):
-            record.forget(now)
-            if key != folder and not record.gone and not record.engaged:
-                del self._records[key]
+    def of(self, folder: tuple[str, ...]) -> DeletionRecord:
+        """The record of a folder, by repository, branch and path."""
         return self._records.setdefault(folder, DeletionRecord())
 
 
@@ -92,6 +88,8 @@ class DeletionBrake:
         """Paths whose deletion a person approved and that are still in git."""
         self._record = record if record is not None else DeletionRecord()
         self._record.engaged |= engaged
+        self._unlisted = self._record.engaged
+        """Whether files may have been held before that no list has shown again yet."""
         self.plan: HeldDeletionPlan | None = None
         self.changed = False
         """Whether a new decision is possible for another reason than pending deletions."""
@@ -134,7 +132,7 @@ class DeletionBrake:
         self.plan = None
         if approval != digest:
             return DeletionVerdict.GO
-        self._record.engaged = False
+        self._record.engaged = self._unlisted
         self.approved |= set(paths)
         return DeletionVerdict.RELEASE
 
@@ -148,9 +146,10 @@ class DeletionBrake:
         self.approved.discard(path)
         if self.held.pop(path, None) is not None:
             self.changed = True
-            self._record.engaged = bool(self.held)
+            self._record.engaged = self._unlisted or bool(self.held)
 
-    def nothing_held(self) -> None:
-        """Reset `engaged` once all lists are complete and the previously held deletions no longer exist."""
-        if not self.held:
+    def all_listed(self, dropped: int) -> None:
+        """All lists are in, and so many files were found to go: nothing else was held before."""
+        self._unlisted = False
+        if not self.held and not dropped:
             self._record.engaged = False

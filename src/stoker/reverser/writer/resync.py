@@ -102,8 +102,8 @@ class OutboxResync:
         if destination.prune == "Always" and box.marker.standing is not FolderOwnership.THEIRS:
             kept, dropped = 0, await self._drop(branch, box, found.orphans)
         box.kept(kept + len(box.foreign))
-        if not found.undecided and not dropped:
-            box.brake.nothing_held()
+        if not found.undecided:
+            box.brake.all_listed(dropped)
         self._tools.stirred()
 
     async def _drop(self, branch: RemoteBranch, box: DestinationOutbox, orphans: Sequence[OrphanFile]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -57,10 +58,10 @@ def process() -> WriterContext:
 class Term:
     """One writer with one open outbox: from getting the Lease, or another login, to losing it."""
 
-    def __init__(self, tools: WriterContext, clock: ManualClock) -> None:
-        writer = BranchWriter(PLACE, TO.config, tools, stir=lambda: None, clock=clock)
-        writer.arrange({TO.ref: TO})
-        self.box: DestinationOutbox = writer.outboxes[TO.ref]
+    def __init__(self, tools: WriterContext, clock: ManualClock, to: WritableDestination = TO) -> None:
+        writer = BranchWriter(PLACE, to.config, tools, stir=lambda: None, clock=clock)
+        writer.arrange({to.ref: to})
+        self.box: DestinationOutbox = writer.outboxes[to.ref]
         self.box.open({self.box.path_of(key(number)): "0" * 40 for number in range(100)}, 40)
         self._delivery = CommitPusher(PLACE, tools, clock)
 
@@ -121,3 +122,25 @@ def test_a_replica_that_takes_over_adds_at_most_one_budget(clock: ManualClock) -
     # The Lease goes back and forth: what each of them has deleted still counts.
     assert Term(first, clock).delete(8) == 0
     assert Term(second, clock).delete(9) == 0
+
+
+def test_what_was_deleted_counts_although_another_folder_was_opened_meanwhile(clock: ManualClock) -> None:
+    tools = process()
+    first = Term(tools, clock)
+    Term(tools, clock, replace(TO, ref=DestinationRef("s", "other"), base="other"))
+    assert first.delete(0, 1, 2) == BUDGET
+    assert Term(tools, clock).delete(3) == 0
+
+
+def test_what_was_held_stays_held_when_the_first_that_is_found_again_is_wanted_again(
+    clock: ManualClock,
+) -> None:
+    tools = process()
+    assert Term(tools, clock).delete(0, 1, 2, 3) == 0
+    after = Term(tools, clock)
+    assert after.delete(0) == 0
+    after.box.brake.returned(after.box.path_of(key(0)))
+    assert after.delete(1) == 0, "the other lists came later"
+    after.box.brake.returned(after.box.path_of(key(1)))
+    after.box.brake.all_listed(0)
+    assert after.delete(4) == 1, "all lists are in, and nothing of it is held"

@@ -131,5 +131,5 @@ def test_a_replica_that_takes_over_goes_on_holding_a_plan_that_became_small() ->
 
 def test_when_nothing_of_the_old_plan_is_left_deletions_go_again() -> None:
     brake = DeletionBrake(engaged=True)
-    brake.nothing_held()
+    brake.all_listed(0)
     assert decided(brake, gone(1)) is DeletionVerdict.GO
