@@ -44,6 +44,9 @@ def test_other_repositories_are_told_apart(url: str) -> None:
     [
         ("https://git.example.com:8443/a/b", True),
         ("ssh://git@git.example.com:2222/A/B.git", True),
+        ("https://git.example.com/a/b.GIT", True),
+        ("ssh://git@git.example.com/~/a/b", True),
+        ("git@git.example.com:~/a/b.git", True),
         ("https://[2001:db8::1]:8443/a/b", False),
         ("https://git.example.com/a/c", False),
         ("https://other.com/a/b", False),
