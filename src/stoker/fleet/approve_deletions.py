@@ -37,6 +37,12 @@ async def approve_deletions(client: KubeClient, named: ResourceName, digest: str
             f"{DESTINATION} {named} holds plan {held.digest}, and not {digest[:80]}",
             reason=Reason.APPROVAL_IGNORED,
         )
+    if held.digest in (body.status.approvals_used or ()):
+        raise Stalled(
+            f"the approval of plan {held.digest} was used before and counts once: remove annotation "
+            f"{GROUP}/{APPROVED_PLAN} of {DESTINATION} {named}, then approve again",
+            reason=Reason.APPROVAL_IGNORED,
+        )
     annotations = {f"{GROUP}/{APPROVED_PLAN}": held.digest}
     patch = {"metadata": {"annotations": annotations}}
     await client.patch(_DESTINATIONS, patch, named.name, named.namespace, into=ObjectHeader)

@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 from stoker.api.kinds.destinations import (
     GROUP,
+    MAX_APPROVALS,
     GitDestination,
     GitRepoConfig,
     WrittenFolder,
@@ -105,7 +106,9 @@ class WritableDestination:
     template: str = ""
     budget: DeletionLimits = _BUDGET
     approvals: tuple[str, ...] = ()
-    """Digests of held deletion plans that a person approved."""
+    """Digests of held deletions that a person approved."""
+    approvals_used: frozenset[str] = field(default=frozenset(), compare=False)
+    """Those of them that were carried out, by its status."""
     held_before: bool = field(default=False, compare=False)
     """Whether its status reports held deletions."""
     writes: bool = field(default=False, compare=False)
@@ -257,15 +260,21 @@ def _destination(
         template,
         _budget(one),
         approved_digests(one.metadata.annotations or {}),
-        one.status is not None and one.status.held_deletions is not None,
     )
-    written = one.status.folder if one.status is not None else None
-    return replace(made, writes=written == made.folder)
+    if one.status is None:
+        return made
+    return replace(
+        made,
+        approvals_used=frozenset(one.status.approvals_used or ()),
+        held_before=one.status.held_deletions is not None,
+        writes=one.status.folder == made.folder,
+    )
 
 
 def approved_digests(annotations: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the digests in the annotation by which a person approves held deletions."""
-    return tuple(text for part in annotations.get(APPROVAL, "").split(",") if (text := part.strip()))
+    """The digests in the annotation by which a person approves held deletions."""
+    digests = (text for part in annotations.get(APPROVAL, "").split(",") if (text := part.strip()))
+    return tuple(digests)[-MAX_APPROVALS:]
 
 
 def _budget(one: GitDestination) -> DeletionLimits:

@@ -227,10 +227,12 @@ def test_a_destination_without_words_about_secrets_writes_none() -> None:
 def test_the_budget_and_the_approvals_of_held_deletions_are_read() -> None:
     to = destination(deletionBudget={"files": 7})
     head = msgspec.structs.replace(to.metadata, annotations={"configbutler.ai/approved-plan": "aa, bb"})
-    to = msgspec.structs.replace(to, metadata=head)
+    status = GitDestinationStatus(approvals_used=("aa",))
+    to = msgspec.structs.replace(to, metadata=head, status=status)
     (made,) = arrange_destinations(DeclaredConfig([config()], [to])).destinations.values()
     assert made.budget == DeletionLimits(files=7, percent=50)
     assert made.approvals == ("aa", "bb")
+    assert made.approvals_used == {"aa"}
 
 
 def test_a_cluster_rule_may_name_any_namespace() -> None:

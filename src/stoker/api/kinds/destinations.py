@@ -263,6 +263,10 @@ class WrittenCommit(Block):
     ] = None
 
 
+MAX_APPROVALS = 64
+"""How many digests of the annotation approved-plan count, the last ones."""
+
+
 class HeldDeletions(Block):
     """Deletions beyond the budget; they wait for an approval."""
 
@@ -325,6 +329,13 @@ class GitDestinationStatus(ConditionedStatus):
     ] = None
     held_deletions: Annotated[
         HeldDeletions | None, describe("Deletions that wait for an approval; absent: none.")
+    ] = None
+    approvals_used: Annotated[
+        Annotated[tuple[Annotated[str, text_bounds(64)], ...], list_bounds(MAX_APPROVALS)] | None,
+        describe(
+            "Digests in the annotation approved-plan whose deletions are in git. Each counts once: to give "
+            "one again, remove it from the annotation first."
+        ),
     ] = None
 
 

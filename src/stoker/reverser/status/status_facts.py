@@ -168,6 +168,7 @@ class StatusFacts:
             pending_at=box.batcher.unsettled_since(),
             held=box.brake.plan,
             held_is_known=box.brake.plan is not None or (box.is_open and not box.brake.engaged),
+            approvals_used=box.brake.approvals_used,
             folder=destination.folder if box.is_open else None,
         )
 

@@ -72,7 +72,8 @@ class DesiredStatus(NamedTuple):
     """Monotonic seconds at which the first pending change was noticed."""
     held: HeldDeletionPlan | None = None
     held_is_known: bool = False
-    """Whether `held` is known; until then the status keeps its held deletions."""
+    """Whether it is; what a status says of held deletions stays until then."""
+    approvals_used: frozenset[str] | None = None
     folder: WrittenFolder | None = None
     """The folder that a destination writes; while it is closed the status keeps the last folder."""
 
@@ -186,6 +187,8 @@ class StatusWriter:
                 more["held_deletions"] = held and HeldDeletions(
                     count=held.files, digest=held.digest, paths=held.first
                 )
+            if said.approvals_used is not None:
+                more["approvals_used"] = tuple(sorted(said.approvals_used)) or None
             if said.folder is not None:
                 more["folder"] = said.folder
             more |= self._pending(said, after.pending_since)

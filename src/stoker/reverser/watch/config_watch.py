@@ -242,8 +242,8 @@ class ConfigWatch:
 
     def _on_change(self, change: ObjectChange[Any]) -> None:
         old, new = change.old, change.new
-        # The reverser writes the statuses itself: only a change of the spec or of an approval counts.
-        if isinstance(old, Model) and isinstance(new, Model) and _spec_identity(old) == _spec_identity(new):
+        # Statuses are written by ourselves: what people said counts, and what a replica needs at a takeover.
+        if isinstance(old, Model) and isinstance(new, Model) and settings_of(old) == settings_of(new):
             return
         self._stirred()
 
@@ -279,9 +279,12 @@ def _text_at(value: Any, *way: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _spec_identity(one: Any) -> object:
+def settings_of(one: Any) -> object:
+    """What destinations are arranged by: another value of it is a reason to arrange them anew."""
     approval = (one.metadata.annotations or {}).get(APPROVAL)
-    return one.metadata.uid, one.spec, approval
+    status = one.status if isinstance(one, GitDestination) else None
+    brake = (status.held_deletions is not None, status.approvals_used) if status is not None else None
+    return one.metadata.uid, one.spec, approval, brake
 
 
 def _labels(raw: bytes) -> dict[str, str]:

@@ -28,7 +28,8 @@ from stoker.domain.deletion_guard import DeletionCandidate, DeletionLimits, deci
 from stoker.reverser.writer.batch import PendingFileChange
 
 WINDOW = 600.0
-"""Seconds during which unapproved deletions count together."""
+"""Seconds during which deletions without approval count together."""
+_USED = "; its approval was used before and counts once: remove it from the annotation, then approve again"
 MAX_NAMED = 10
 """The number of paths that a held plan names."""
 
@@ -58,6 +59,8 @@ class DeletionRecord:
     gone: dict[str, float] = field(default_factory=dict)
     """Path to the time at which it was deleted without approval."""
     engaged: bool = False
+    used: set[str] = field(default_factory=set)
+    """Approvals that are given and whose deletions are in git: each counts once."""
 
     def earlier(self, now: float, waiting: Collection[str]) -> int:
         """How many went during the window; one that waits again was never pushed, or is there again."""
@@ -82,22 +85,32 @@ class DeletionRecords:
 class DeletionBrake:
     """Holds the deletions of one destination."""
 
-    def __init__(self, *, engaged: bool = False, record: DeletionRecord | None = None) -> None:
+    def __init__(
+        self, engaged: bool = False, used: Collection[str] = (), record: DeletionRecord | None = None
+    ) -> None:
         self.held: dict[str, PendingFileChange] = {}
         self.approved: set[str] = set()
         """Paths whose deletion a person approved and that are still in git."""
         self._record = record if record is not None else DeletionRecord()
         self._record.engaged |= engaged
+        self._record.used.update(used)
+        self._released: dict[str, str] = {}
+        """Path to the approval that released its deletion, until that is in git."""
         self._unlisted = self._record.engaged
         """Whether files may have been held before that no list has shown again yet."""
         self.plan: HeldDeletionPlan | None = None
-        self.changed = False
-        """Whether a new decision is possible for another reason than pending deletions."""
+        self.changed = bool(used)
+        """Whether something else than the deletions that wait makes another decision possible."""
 
     @property
     def engaged(self) -> bool:
         """Whether deletions are held already: later deletions join them."""
         return self._record.engaged
+
+    @property
+    def approvals_used(self) -> frozenset[str]:
+        """The approvals that do not count any more until they are withdrawn."""
+        return frozenset(self._record.used)
 
     def decide(
         self,
@@ -109,13 +122,16 @@ class DeletionBrake:
     ) -> DeletionVerdict:
         """Decide about pending deletions together with the held ones."""
         self.changed = False
+        used = self._record.used
+        used.intersection_update(approvals)  # one that is withdrawn may be given again
         paths = sorted({*self.held, *(change.path for change in waiting)})
         if not paths:
             self.plan = None
             return DeletionVerdict.GO
         digest = deletions_digest(paths)
-        # A stale approval is named in the reason; of several approvals, the last.
-        approval = digest if digest in approvals else next(reversed(tuple(approvals)), "")
+        # A stale approval is named; where several were given, the last of them.
+        unused = [approval for approval in approvals if approval not in used]
+        approval = digest if digest in unused else next(reversed(unused), "")
         decision = decide_deletions(
             [DeletionCandidate(path) for path in paths],
             managed,
@@ -127,13 +143,15 @@ class DeletionBrake:
         )
         if decision.hold:
             self._record.engaged = True
-            self.plan = HeldDeletionPlan(digest, len(paths), tuple(map(str, paths[:MAX_NAMED])), decision.why)
+            why = f"{decision.why}{_USED}" if digest in used else decision.why
+            self.plan = HeldDeletionPlan(digest, len(paths), tuple(map(str, paths[:MAX_NAMED])), why)
             return DeletionVerdict.HOLD
         self.plan = None
         if approval != digest:
             return DeletionVerdict.GO
         self._record.engaged = self._unlisted
         self.approved |= set(paths)
+        self._released |= dict.fromkeys(paths, digest)
         return DeletionVerdict.RELEASE
 
     def taken(self, paths: Collection[str], now: float) -> None:
@@ -141,9 +159,15 @@ class DeletionBrake:
         self._record.gone |= dict.fromkeys(set(paths) - self.approved, now)
         self.approved.difference_update(paths)
 
+    def pushed(self, paths: Collection[str]) -> None:
+        """These changes are in git: the approvals that released them are used."""
+        if self._released:
+            self._record.used.update(self._released.pop(path) for path in paths if path in self._released)
+
     def returned(self, path: str) -> None:
         """Drop the deletion of a file, because its object exists again."""
         self.approved.discard(path)
+        self._released.pop(path, None)
         if self.held.pop(path, None) is not None:
             self.changed = True
             self._record.engaged = self._unlisted or bool(self.held)

@@ -78,7 +78,7 @@ class DestinationOutbox:
         self.destination = destination
         self.template = MessageTemplate(destination.template) if destination.template else None
         self.batcher = ChangeBatcher(destination.limits, capacity)
-        self.brake = DeletionBrake(engaged=destination.held_before, record=record)
+        self.brake = DeletionBrake(destination.held_before, destination.approvals_used, record)
         self.loops = loops or LoopDetector()
         self.files: dict[str, str] = {}
         """Path to blob id: the files in git, as they will be after all pending changes."""
@@ -257,10 +257,7 @@ class DestinationOutbox:
         return len(self.files) - self._strangers
 
     def check_deletions(self) -> bool:
-        """Hold pending deletions beyond the budget; release held deletions that a person approved.
-
-        Return whether the held plan changed.
-        """
+        """Hold deletions that are too many, release approved ones; whether the status is another by that."""
         brake, destination = self.brake, self.destination
         if self.marker.standing is FolderOwnership.THEIRS:
             self._disown()
@@ -268,7 +265,7 @@ class DestinationOutbox:
         waiting = [change for change in every if change.path not in brake.approved]
         if not waiting and not brake.changed:
             return False
-        before = brake.plan
+        before, used = brake.plan, brake.approvals_used
         verdict = brake.decide(
             waiting,
             self.managed + len(waiting),
@@ -286,7 +283,7 @@ class DestinationOutbox:
             log.warning(
                 "deletions.held", destination=str(destination.ref), count=held.files, plan=held.digest
             )
-        return brake.plan != before
+        return (brake.plan, brake.approvals_used) != (before, used)
 
     def _disown(self) -> None:
         """Withdraw inferred deletions, because another installation took over the folder."""
@@ -334,6 +331,7 @@ class DestinationOutbox:
     def settled(self, paths: Collection[str], refused: Mapping[str, str]) -> None:
         """Record the outcome of a push; a refused path is not in git, whatever was expected."""
         waits = self.batcher.waiting | self._owed.keys()
+        self.brake.pushed([path for path in paths if path not in refused])
         for path in paths:
             if path not in waits:
                 self._leaving.pop(path, None)

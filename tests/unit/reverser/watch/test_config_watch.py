@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.reverser.watch.config_watch import unreadable_object
+from stoker.api.kinds.destinations import GitDestination
+from stoker.reverser.watch.config_watch import settings_of, unreadable_object
 
 HEAD = {"name": "odd", "namespace": "shop", "uid": "u", "generation": 3}
 ANYTHING = st.recursive(
@@ -65,3 +66,14 @@ def test_a_status_that_was_written_before_is_known() -> None:
     }
     status = read({}, {"conditions": [condition]}).status
     assert [each.reason for each in status.conditions] == ["InvalidSpec"]
+
+
+def test_a_replica_that_waits_learns_what_another_one_holds_and_which_approvals_it_used() -> None:
+    def written(**status: Any) -> GitDestination:
+        spec = {"repoRef": {"name": "fleet"}, "branch": "main", "baseFolder": "prod"}
+        return msgspec.convert({"metadata": HEAD, "spec": spec, "status": status}, GitDestination)
+
+    before = settings_of(written())
+    assert settings_of(written(heldDeletions={"count": 60, "digest": "aa"})) != before
+    assert settings_of(written(approvalsUsed=["aa"])) != before
+    assert settings_of(written(lastCommit="b" * 40, pendingChanges=3)) == before

@@ -8,7 +8,7 @@ from stoker.domain.deletion_guard import DeletionLimits, deletions_digest
 from stoker.reverser.manifest.path import ManifestKey
 from stoker.reverser.selection.rules import ChangeOperation
 from stoker.reverser.writer.batch import PendingFileChange
-from stoker.reverser.writer.deletion_brake import WINDOW, DeletionBrake, DeletionVerdict
+from stoker.reverser.writer.deletion_brake import WINDOW, DeletionBrake, DeletionRecord, DeletionVerdict
 
 LIMITS = DeletionLimits(files=3, percent=100)
 
@@ -133,3 +133,23 @@ def test_when_nothing_of_the_old_plan_is_left_deletions_go_again() -> None:
     brake = DeletionBrake(engaged=True)
     brake.all_listed(0)
     assert decided(brake, gone(1)) is DeletionVerdict.GO
+
+
+def test_an_approval_whose_deletions_are_in_git_counts_once() -> None:
+    record = DeletionRecord()
+    brake = DeletionBrake(record=record)
+    decided(brake, gone(1, 2, 3, 4))
+    given = [deletions_digest(brake.held)]
+    decided(brake, [], given)
+    brake.held.clear()
+    brake.taken(sorted(brake.approved), 0.0)
+    assert not brake.approvals_used, "a push that fails gives it back"
+    brake.pushed(["01.yaml", "02.yaml", "03.yaml", "04.yaml"])
+    assert brake.approvals_used == set(given)
+    for later in (DeletionBrake(record=record), DeletionBrake(used=given)):
+        assert decided(later, gone(1, 2, 3, 4), given, now=10 * WINDOW) is DeletionVerdict.HOLD
+        assert later.plan is not None
+        assert "was used before and counts once" in later.plan.why
+        assert decided(later, [], []) is DeletionVerdict.HOLD
+        assert not later.approvals_used, "it is withdrawn"
+        assert decided(later, [], given) is DeletionVerdict.RELEASE
