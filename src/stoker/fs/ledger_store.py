@@ -293,6 +293,7 @@ def _combine_facts(before: LedgerFacts, after: LedgerFacts) -> LedgerFacts:
         folders=before.folders | after.folders,
         kept=before.kept | after.kept,
         mirrored=before.mirrored & after.mirrored,
+        unmapped=before.unmapped | after.unmapped,
         approvals_begun=before.approvals_begun | (after.approvals_used - before.approvals_used),
     )
 

@@ -23,7 +23,7 @@ MAX_BYTES = 64 << 20
 """More than a million paths need."""
 
 _KINDS = {one.name: type(getattr(LedgerFacts(), one.name)) for one in fields(LedgerFacts)}
-_PATHS = ("folders", "kept", "mirrored")
+_PATHS = ("folders", "kept", "mirrored", "unmapped")
 
 
 class SnapshotLedgerFacts(NamedTuple):

@@ -211,7 +211,11 @@ def _keep_deletion_safety(facts: LedgerFacts, ledger: Ledger) -> LedgerFacts:
         if not any(other.startswith(f"{folder}/") for other in welcoming)
     )
     return replace(
-        facts, kept=facts.kept | ledger.kept, mirrored=frozenset(mirrored), approvals_begun=frozenset()
+        facts,
+        kept=facts.kept | ledger.kept,
+        mirrored=frozenset(mirrored),
+        unmapped=facts.unmapped | ledger.unmapped,
+        approvals_begun=frozenset(),
     )
 
 

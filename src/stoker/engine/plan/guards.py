@@ -161,11 +161,12 @@ def held_deletions_error(
     Files of others below a mirrored destination count like files that Stoker wrote.
     """
     ours = ledger.files if ledger is not None else {}
+    earlier = ledger.unmapped if ledger is not None else frozenset()
     deletions = [
         DeletionCandidate(
             delete.path,
             DeletionCause.GONE
-            if destinations.hold(delete.path) and not left.hold(delete.path)
+            if destinations.hold(delete.path) and not left.hold(delete.path) and delete.path not in earlier
             else DeletionCause.UNMAPPED,
             ours=delete.path in ours,
         )

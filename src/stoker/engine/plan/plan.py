@@ -71,6 +71,7 @@ class LedgerFacts:
     skipped_total: int = 0
     approvals_used: frozenset[str] = frozenset()
     approvals_begun: frozenset[str] = frozenset()
+    unmapped: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,17 +15,18 @@ planner looks at them only where the live side reports a difference.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from operator import itemgetter
 
 from stoker.domain.git_objects import FileVersion, PathNote
 from stoker.domain.intent.files import DeletionPolicy
 from stoker.domain.paths import RelPath
-from stoker.engine.layout.desired_files import DesiredFiles
+from stoker.engine.layout.desired_files import NO_PLACES, DesiredFiles
 from stoker.engine.match.globs import PathBatch, folders_above
 from stoker.engine.plan.ledger import STAT, Ledger, encode_record
 from stoker.engine.plan.live import LiveDifferences, LiveEntry, LiveKind
+from stoker.engine.plan.mapping_changes import abandoned_places
 from stoker.engine.plan.orphans import ForeignFiles
 from stoker.engine.plan.plan import (
     RESOURCE_MANIFEST,
@@ -109,7 +110,7 @@ class _Planner:
             not_ours=tuple(map(RelPath.known, sorted(self._strangers.welcome))),
             remembered=self._remembered,
             forgotten=frozenset(self._forgotten()),
-            facts=self._facts(),
+            facts=self._facts(self._clearings.union(going)),
             prunable=desired.managed.folders | self._ledger.folders,
             lingering=bool(desired.kept) or not self._ours <= self._clearings.union(going, self._covered),
         )
@@ -227,7 +228,7 @@ class _Planner:
             # An interrupted sync may have deleted them and left the folders that it emptied.
             yield from (path for path in self._ledger.kept if path not in self._live.found)
 
-    def _facts(self) -> LedgerFacts:
+    def _facts(self, gone: Collection[str]) -> LedgerFacts:
         desired, ledger = self._desired, self._ledger
         managed: frozenset[str] = desired.managed.folders
         if not self._live.walked:  # files in a folder that was not walked must not count as new later
@@ -245,7 +246,16 @@ class _Planner:
             # A partial layout contains only changes, so the skipped content is that of the ledger.
             skipped=ledger.skipped if desired.partial else skipped.texts,
             skipped_total=ledger.skipped_total if desired.partial else skipped.total,
+            unmapped=self._unmapped(gone),
         )
+
+    def _unmapped(self, gone: Collection[str]) -> frozenset[str]:
+        """Files of removed mappings that stay this time: whatever keeps them may end without a person."""
+        before = (path for path in self._ledger.unmapped if path not in self._desired.files)
+        staying = self._ours.difference(gone)
+        left = abandoned_places(self._desired, self._ledger) if staying else NO_PLACES
+        now = (path for path in staying if left.hold(RelPath.known(path)))
+        return frozenset((*before, *now)).difference(gone)
 
     def _at(self, path: str) -> LiveEntry | None:
         if path in self._live.found:

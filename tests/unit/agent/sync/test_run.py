@@ -22,6 +22,7 @@ from stoker.domain.git_objects import HeldPath, PathNote
 from stoker.domain.intent.annotation_requests import PlanApproval
 from stoker.domain.intent.files import (
     DeletionPolicy,
+    ExcludePolicy,
     FileMapping,
     FilePatch,
     FilesIntent,
@@ -424,6 +425,41 @@ async def test_files_of_a_mapping_removed_beside_another_of_the_same_destination
     plant.repository.commit({"s/a": None, "s/c": "3"})
     await keeper.sync()
     assert plant.files() == {"p/c": "3"}, "what the commit deletes needs no approval"
+
+
+async def test_an_excluded_file_of_a_removed_mapping_waits_for_approval_once_it_is_excluded_no_more(
+    plant: Plant,
+) -> None:
+    plant.repository.commit({"s/a": "1", "s/c": "3", "t/b": "2"})
+    await plant.keeper(files=FilesIntent((*FILES.mappings, FileMapping("t", "p")))).sync()
+    excluding = plant.keeper(files=FILES._replace(excludes=ExcludePolicy(("p/b",))))
+    await excluding.sync()
+    plant.repository.commit({"s/c": None})
+    await excluding.sync()
+    assert plant.files() == {"p/a": "1", "p/b": "2"}, "what the commit deletes beside it needs no approval"
+    with pytest.raises(Stalled, match="the mapping that gave p/b was removed"):
+        await plant.keeper().sync()
+    assert plant.files() == {"p/a": "1", "p/b": "2"}
+
+
+async def test_a_file_of_a_removed_mapping_that_its_resource_kept_waits_for_approval_later(
+    plant: Plant,
+) -> None:
+    plant.repository.commit({"s/a": "1", "s/resource.json": "{}", "t/b": "2"})
+    await plant.keeper(files=FilesIntent((*FILES.mappings, FileMapping("t", "p")))).sync()
+    (plant.data / "p/c").mkdir()
+    (plant.data / "p/c/of others").touch()
+    plant.repository.commit({"s/c": "3"})
+    await plant.keeper().sync()
+    (plant.data / "p/c/of others").unlink()
+    (plant.data / "p/c").rmdir()
+    keeper = plant.keeper()
+    with pytest.raises(Stalled, match="the mapping that gave p/b was removed") as held:
+        await keeper.sync()
+    assert isinstance(held.value, HeldPlan)
+    assert plant.files() == {"p/a": "1", "p/b": "2", "p/resource.json": "{}"}
+    await keeper.sync(SyncOptions(approved=frozenset({PlanApproval(held.value.plan.digest)})))
+    assert plant.files() == {"p/a": "1", "p/c": "3", "p/resource.json": "{}"}
 
 
 async def test_a_wider_destination_leaves_files_of_others_until_its_plan_is_approved(plant: Plant) -> None:
