@@ -19,6 +19,8 @@ from stoker.kube.watch.store import ObjectKey
 
 DEFAULTS: dict[str, Any] = {"gateway": {"apiKeySecretRef": {"name": "by-default", "key": "k"}}}
 BASE: dict[str, Any] = {"webhook": {"secretRef": {"name": "by-base", "key": "k"}}}
+ALERT = {"type": "slack", "urlSecretRef": {"name": "alert", "key": "url"}}
+"""The controller reads it only when an alert is sent."""
 OWN: dict[str, Any] = {
     "git": {
         "repo": "https://git.example.com/a.git",
@@ -33,6 +35,7 @@ OWN: dict[str, Any] = {
     [
         (OWN, ("by-default", "own")),
         ({**OWN, "inheritsFrom": {"name": "base", "namespace": "shared"}}, ("by-base", "by-default", "own")),
+        ({**OWN, "alerting": {"webhooks": [ALERT]}}, ("alert", "by-default", "own")),
     ],
 )
 def test_the_names_of_all_secrets_that_spec_base_and_defaults_name(
