@@ -1,8 +1,9 @@
 """Recognises addresses of the same repository, so that two destinations never share a folder.
 
-`normalize_repository` drops what never tells two repositories apart: scheme, user, default port, final slash,
-`.git`, escapes. `may_be_same` is wider and is for refusals only: most servers fold the case of a path and
-offer it at several ports, and over ssh `~/a` is `a`. Two host names of one server cannot be recognised here.
+`normalize_repository` drops the parts that never distinguish two repositories: scheme, user, default port,
+final slash, `.git`, escapes. `may_be_same` compares more loosely and is for refusals only: most servers
+ignore the case of a path and serve it at several ports, and over ssh `~/a` is `a`. Two host names of one
+server are not recognised.
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ def normalize_repository(url: str) -> str:
 
 
 def may_be_same(one: str, other: str) -> bool:
-    """Whether two results of `normalize_repository` can be one repository, whatever the case and the port."""
-    return _widest(one) == _widest(other)
+    """Return whether two results of `normalize_repository` may be one repository, ignoring case and port."""
+    return _loosely(one) == _loosely(other)
 
 
-def _widest(repository: str) -> str:
+def _loosely(repository: str) -> str:
     host, _, path = _PORT.sub("", repository, count=1).casefold().partition("/")
     return f"{host}/{path.removeprefix('~/').removesuffix('.git')}"
 

@@ -106,9 +106,9 @@ class WritableDestination:
     template: str = ""
     budget: DeletionLimits = _BUDGET
     approvals: tuple[str, ...] = ()
-    """Digests of held deletions that a person approved."""
+    """Digests of held deletion plans that a person approved."""
     approvals_used: frozenset[str] = field(default=frozenset(), compare=False)
-    """Those of them that were carried out, by its status."""
+    """The approvals of these that its status reports as used."""
     held_before: bool = field(default=False, compare=False)
     """Whether its status reports held deletions."""
     writes: bool = field(default=False, compare=False)
@@ -272,7 +272,7 @@ def _destination(
 
 
 def approved_digests(annotations: Mapping[str, str]) -> tuple[str, ...]:
-    """The digests in the annotation by which a person approves held deletions."""
+    """Return the digests in the annotation by which a person approves held deletions."""
     digests = (text for part in annotations.get(APPROVAL, "").split(",") if (text := part.strip()))
     return tuple(digests)[-MAX_APPROVALS:]
 

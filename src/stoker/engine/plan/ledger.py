@@ -66,7 +66,7 @@ class Ledger:
     approvals_used: frozenset[str] = frozenset()
     """Approvals whose plan was applied, as `PlanApproval.text`, until withdrawn: each counts once."""
     approvals_begun: frozenset[str] = frozenset()
-    """Approvals of a plan that was begun and not settled. They are used once a pass has been settled."""
+    """Approvals of a plan that was begun and not settled; they become used once a sync is settled."""
     unmapped: frozenset[str] = frozenset()
     """Files of removed mappings that stayed, such as excluded ones: they are deleted only on approval."""
     ref: str = ""

@@ -250,7 +250,7 @@ class _Planner:
         )
 
     def _unmapped(self, gone: Collection[str]) -> frozenset[str]:
-        """Files of removed mappings that stay this time: whatever keeps them may end without a person."""
+        """Files of removed mappings that stay in this sync: what keeps them may end without an approval."""
         before = (path for path in self._ledger.unmapped if path not in self._desired.files)
         staying = self._ours.difference(gone)
         left = abandoned_places(self._desired, self._ledger) if staying else NO_PLACES

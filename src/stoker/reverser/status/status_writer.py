@@ -72,7 +72,7 @@ class DesiredStatus(NamedTuple):
     """Monotonic seconds at which the first pending change was noticed."""
     held: HeldDeletionPlan | None = None
     held_is_known: bool = False
-    """Whether it is; what a status says of held deletions stays until then."""
+    """Whether `held` is known; until then the status keeps its held deletions."""
     approvals_used: frozenset[str] | None = None
     folder: WrittenFolder | None = None
     """The folder that a destination writes; while it is closed the status keeps the last folder."""

@@ -242,7 +242,7 @@ class ConfigWatch:
 
     def _on_change(self, change: ObjectChange[Any]) -> None:
         old, new = change.old, change.new
-        # Statuses are written by ourselves: what people said counts, and what a replica needs at a takeover.
+        # The reverser writes the statuses itself: only spec, approval, and what a takeover needs count.
         if isinstance(old, Model) and isinstance(new, Model) and settings_of(old) == settings_of(new):
             return
         self._stirred()
@@ -280,7 +280,7 @@ def _text_at(value: Any, *way: str) -> str:
 
 
 def settings_of(one: Any) -> object:
-    """What destinations are arranged by: another value of it is a reason to arrange them anew."""
+    """The values that destinations are arranged by; another value means to arrange them again."""
     approval = (one.metadata.annotations or {}).get(APPROVAL)
     status = one.status if isinstance(one, GitDestination) else None
     brake = (status.held_deletions is not None, status.approvals_used) if status is not None else None

@@ -63,7 +63,7 @@ class DeletionRecord:
     """Approvals that are given and whose deletions are in git: each counts once."""
 
     def earlier(self, now: float, waiting: Collection[str]) -> int:
-        """How many went during the window; one that waits again was never pushed, or is there again."""
+        """Count the deletions in the window; a path that is pending again was not pushed, or exists again."""
         self.gone = {path: at for path, at in self.gone.items() if at > now - WINDOW}
         return len(self.gone.keys() - waiting)
 
@@ -71,14 +71,14 @@ class DeletionRecord:
 class DeletionRecords:
     """The records of all folders that this process writes or has written.
 
-    None is dropped: an outbox keeps the record it began with, also while there is nothing in it.
+    No record is dropped: an outbox keeps the record that it was opened with, also while it is empty.
     """
 
     def __init__(self) -> None:
         self._records: dict[tuple[str, ...], DeletionRecord] = {}
 
     def of(self, folder: tuple[str, ...]) -> DeletionRecord:
-        """The record of a folder, by repository, branch and path."""
+        """Return the record of a folder, by repository, branch and path."""
         return self._records.setdefault(folder, DeletionRecord())
 
 
@@ -100,7 +100,7 @@ class DeletionBrake:
         """Whether files may have been held before that no list has shown again yet."""
         self.plan: HeldDeletionPlan | None = None
         self.changed = bool(used)
-        """Whether something else than the deletions that wait makes another decision possible."""
+        """Whether a new decision is possible for another reason than pending deletions."""
 
     @property
     def engaged(self) -> bool:
@@ -109,7 +109,7 @@ class DeletionBrake:
 
     @property
     def approvals_used(self) -> frozenset[str]:
-        """The approvals that do not count any more until they are withdrawn."""
+        """The approvals that no longer count until they are withdrawn."""
         return frozenset(self._record.used)
 
     def decide(
@@ -123,13 +123,13 @@ class DeletionBrake:
         """Decide about pending deletions together with the held ones."""
         self.changed = False
         used = self._record.used
-        used.intersection_update(approvals)  # one that is withdrawn may be given again
+        used.intersection_update(approvals)  # a withdrawn approval may be given again
         paths = sorted({*self.held, *(change.path for change in waiting)})
         if not paths:
             self.plan = None
             return DeletionVerdict.GO
         digest = deletions_digest(paths)
-        # A stale approval is named; where several were given, the last of them.
+        # A stale approval is named in the reason; of several approvals, the last.
         unused = [approval for approval in approvals if approval not in used]
         approval = digest if digest in unused else next(reversed(unused), "")
         decision = decide_deletions(
@@ -160,7 +160,7 @@ class DeletionBrake:
         self.approved.difference_update(paths)
 
     def pushed(self, paths: Collection[str]) -> None:
-        """These changes are in git: the approvals that released them are used."""
+        """Mark the approvals that released these changes as used: the changes are in git."""
         if self._released:
             self._record.used.update(self._released.pop(path) for path in paths if path in self._released)
 
@@ -173,7 +173,7 @@ class DeletionBrake:
             self._record.engaged = self._unlisted or bool(self.held)
 
     def all_listed(self, dropped: int) -> None:
-        """All lists are in, and so many files were found to go: nothing else was held before."""
+        """All lists are complete: reset `engaged` if no deletion is held and none was dropped."""
         self._unlisted = False
         if not self.held and not dropped:
             self._record.engaged = False

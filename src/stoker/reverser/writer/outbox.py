@@ -257,7 +257,10 @@ class DestinationOutbox:
         return len(self.files) - self._strangers
 
     def check_deletions(self) -> bool:
-        """Hold deletions that are too many, release approved ones; whether the status is another by that."""
+        """Hold pending deletions beyond the budget; release held deletions that a person approved.
+
+        Return whether the held plan or the used approvals changed.
+        """
         brake, destination = self.brake, self.destination
         if self.marker.standing is FolderOwnership.THEIRS:
             self._disown()
