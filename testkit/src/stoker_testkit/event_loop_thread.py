@@ -88,3 +88,8 @@ class LoopThread:
         # that, the garbage collector finds the socket and warns about it.
         with suppress(NeverHappened):
             await eventually_async(lambda: len(self._selector.get_map()) <= self._at_rest, FAREWELL_SECONDS)
+        # A connection that is paused is not in the selector, and one whose peer reads nothing never ends.
+        for transport in list(getattr(self._loop, "_transports", {}).values()):
+            transport.abort()
+        for _ in range(ACCEPT_TURNS):
+            await asyncio.sleep(0)
