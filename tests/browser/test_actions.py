@@ -142,7 +142,7 @@ def test_a_machine_of_its_own_can_go_back_twice_and_stays_stopped_over_a_restart
     with FakeFleetServer.start(one, mode="standalone") as served:
         page = open_page(served.url)
         page.get_by_role("button", name="Emergency stop").click()
-        expect(page.get_by_role("dialog")).to_contain_text("lets everything go on, also over a restart")
+        expect(page.get_by_role("dialog")).to_contain_text("until a user resumes, also over a restart")
         page.keyboard.press("Escape")
         page.locator("#lone").get_by_role("link", name="History and snapshots").click()
         side = page.get_by_role("complementary")
