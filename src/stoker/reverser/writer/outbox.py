@@ -257,10 +257,7 @@ class DestinationOutbox:
         return len(self.files) - self._strangers
 
     def check_deletions(self) -> bool:
-        """Hold pending deletions beyond the budget; release held deletions that a person approved.
-
-        Return whether the held plan or the used approvals changed.
-        """
+        """Hold deletions beyond the budget, release approved ones; return whether the status changed."""
         brake, destination = self.brake, self.destination
         if self.marker.standing is FolderOwnership.THEIRS:
             self._disown()
