@@ -2,6 +2,8 @@
 SHELL := bash
 export UV_PYTHON_DOWNLOADS := never
 export UV_SYSTEM_CERTS := 1
+# Tests start hundreds of processes; without cached bytecode each of them compiles the product anew.
+unexport PYTHONDONTWRITEBYTECODE
 BIN := .venv/bin
 EPOCH = $(shell git log -1 --format=%ct 2>/dev/null || echo 315532800)
 ASSEMBLER = PYTHONPATH=packaging/image $(BIN)/python -m stoker_image
