@@ -76,7 +76,7 @@ def test_a_saved_file_arrives_again_and_again(desk: Desk) -> None:
             desk.until(process, VIEW, f'{{"title": "{number}"}}\n')
         eventually(lambda: desk.log.read_text().endswith("\n1 modified\n"), PATIENCE, "it is told")
         assert "is at" not in desk.log.read_text(), "there is no commit to speak of"
-        assert not list(desk.data.rglob("HEAD"))
+    assert not list(desk.data.rglob("HEAD"))
 
 
 def test_new_folders_and_deletions_follow(desk: Desk) -> None:
