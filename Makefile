@@ -10,7 +10,7 @@ ASSEMBLER = PYTHONPATH=packaging/image $(BIN)/python -m stoker_image
 NODE = $(BIN)/python -m stoker_testkit.node.unshare
 SHORT := -m "not long and not node"
 
-.PHONY: test test-all lint style types test-fast test-rest coverage test-python test-long test-crash test-model fuzz mutants demo demo-cluster e2e soak node-ready test-e2e test-stories bench bench-kube bench-sync bench-agent bench-controller bench-reverser bench-delivery bench-scale bench-dashboard verify generate docs build image image-all image-lock push-image release-version sign-image publish-release sbom test-image test-packages assets clean help
+.PHONY: test test-all lint style types test-fast test-rest coverage test-python test-long test-crash test-model fuzz mutants demo demo-cluster e2e soak node-ready test-e2e test-stories bench bench-kube bench-sync bench-agent bench-controller bench-reverser bench-delivery bench-scale bench-dashboard verify generate docs build image image-all image-lock push-image package-chart push-chart offline-bundle release-version sign-image publish-release sbom test-image test-packages assets clean help
 
 test: style                         ## Proves the main job: style, types, layers, all tests that need no built server
 	@$(MAKE) --no-print-directory --jobs=2 types test-fast
@@ -119,6 +119,15 @@ image-all: build                    ## Both archives, and dist/stoker-image.tar 
 
 push-image:                         ## Push dist/stoker-image.tar as it is: IMAGE=registry/name:tag (skopeo, jq)
 	@scripts/push-image "$$IMAGE"
+
+package-chart: .venv/ready          ## The chart as dist/stoker-VERSION.tgz, with the image that it installs: IMAGE=registry/name
+	@scripts/package-chart "$$IMAGE"
+
+push-chart: .venv/ready             ## Push dist/stoker-VERSION.tgz as an OCI artifact: CHARTS=registry/folder
+	@scripts/push-chart "$$CHARTS"
+
+offline-bundle: .venv/ready         ## dist/stoker-offline-VERSION.tar: wheels, image, chart, checksums and a script that installs
+	@scripts/offline-bundle
 
 release-version:                    ## TAG is the version of the source
 	@scripts/release-version "$$TAG"

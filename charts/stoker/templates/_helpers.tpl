@@ -76,6 +76,9 @@ app.kubernetes.io/component: {{ .component }}
 {{- $common := .root.Values.image -}}
 {{- $own := .own | default dict -}}
 {{- $repository := default $common.repository $own.repository -}}
+{{- if not $repository -}}
+{{- fail "image.repository is empty: install the chart of a release, which names its image, or add --set image.repository=REGISTRY/NAME with the image that you built (make image)" -}}
+{{- end -}}
 {{- $digest := default (ternary "" $common.digest (not (empty $own.tag))) $own.digest -}}
 {{- $tag := default (default .root.Chart.AppVersion $common.tag) $own.tag -}}
 {{- if $digest -}}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
+import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,20 @@ def test_the_testkit_has_the_version_of_the_product_and_asks_for_it() -> None:
     testkit = tomllib.loads((ROOT / "testkit/pyproject.toml").read_text())["project"]
     assert testkit["version"] == __version__
     assert testkit["dependencies"] == [f"stoker=={__version__}"]
+
+
+def test_wheel_image_and_chart_have_one_version_and_one_tag() -> None:
+    chart = yaml.safe_load((ROOT / "charts/stoker/Chart.yaml").read_text())
+    assert (chart["version"], chart["appVersion"]) == (__version__, __version__)
+    check = ROOT / "scripts/release-version"
+    assert subprocess.run([check, f"v{__version__}"], check=False).returncode == 0
+    other = subprocess.run([check, "v9.9.9"], check=False, capture_output=True, text=True)
+    assert (other.returncode, other.stderr) == (
+        1,
+        f"release-version: the source is {__version__}, the tag v9.9.9\n",
+    )
+    # The chart's tag is its version, without a `v`; the release pushes the image under the same.
+    assert 'make push-image IMAGE="$IMAGE:${TAG#v}"' in (ROOT / ".github/workflows/release.yaml").read_text()
 
 
 def test_the_image_has_no_testkit() -> None:
@@ -159,6 +174,9 @@ def test_a_release_is_signed_listed_and_traced() -> None:
         "release-version",
         "image-all",
         "push-image",
+        "package-chart",
+        "push-chart",
+        "offline-bundle",
         "sign-image",
         "publish-release",
     ]

@@ -18,6 +18,7 @@ from stoker_testkit.assets import ensure_binaries as assets
 from stoker_testkit.cluster.cluster_access import ClusterAccess, CommandFailed
 
 CHART = Path(__file__).parents[4] / "charts" / "stoker"
+IMAGE = "stoker"
 SECONDS = 120.0
 # The one in Python takes seconds for our CRDs.
 _HelmYamlLoader: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -97,8 +98,9 @@ class Helm:
         ).stdout
 
     def _values(self, values: Mapping[str, object] | None) -> list[str]:
-        if not values:
-            return []
-        path = self._folder / f"values-{abs(hash(repr(values))):x}.yaml"
-        path.write_text(yaml.safe_dump(dict(values)))
-        return [f"--values={path}"]
+        """The image first, which a chart of a checkout does not name; then what the caller gives."""
+        paths = []
+        for part in ({"image": {"repository": IMAGE}}, values or {}):
+            paths.append(self._folder / f"values-{abs(hash(repr(part))):x}.yaml")
+            paths[-1].write_text(yaml.safe_dump(dict(part)))
+        return [f"--values={path}" for path in paths]
