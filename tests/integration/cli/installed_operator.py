@@ -124,10 +124,10 @@ class Ward(Site):
     clinic: Clinic = field(kw_only=True)
 
     def look(self, *more: str, **how: Any) -> tuple[int, dict[str, Any]]:
-        return self.clinic.look(f"--namespace={self.namespace}", "--name=line-1", *more, **how)
+        return self.clinic.look(f"--namespace={self.namespace}", "line-1", *more, **how)
 
     def complaint(self, *more: str, **how: Any) -> tuple[str, str, str, str]:
-        return self.clinic.complaint(f"--namespace={self.namespace}", "--name=line-1", *more, **how)
+        return self.clinic.complaint(f"--namespace={self.namespace}", "line-1", *more, **how)
 
     def replace_secret(self, name: str, **data: str) -> None:
         self.delete("Secret", name)

@@ -327,7 +327,7 @@ def test_what_a_sync_will_meet_is_noted_and_nothing_is_wrong(
     "arguments",
     [
         ["--api-key-file", __file__],
-        ["--gateway", "gw:8043", "--name", "line-1"],
+        ["--gateway", "gw:8043", "line-1"],
         ["--gateway", "ftp://gw"],
         ["--gateway", "user:secret@gw"],
         ["--gateway", "gw:8043", "--gateway-ca-file", "/nowhere"],

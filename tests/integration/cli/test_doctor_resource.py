@@ -1,4 +1,4 @@
-"""`stoker doctor --name`: what is wrong with one resource, its Secrets, its repository and its gateways."""
+"""`stoker doctor NAME`: what is wrong with one resource, its Secrets, its repository and its gateways."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_resource_with_which_all_works_is_well(ward: Ward, monkeypatch: pytest
 
 
 def test_a_resource_that_is_not_there(clinic: Clinic) -> None:
-    check, reason, _, fix = clinic.complaint("--name=none", code=ExitCode.WRONG_INPUT)
+    check, reason, _, fix = clinic.complaint("none", code=ExitCode.WRONG_INPUT)
     assert (check, reason) == ("resource", Reason.NOT_FOUND)
     assert "kubectl get stokers,ignitionsyncs -n default" in fix
 
@@ -111,7 +111,7 @@ def test_a_resource_that_is_held_still_and_a_server_that_nobody_vouches_for_are_
     ward.patch(ward.path_of("Stoker", "line-1"), {"spec": {"git": git, "paused": True}})
     _, found = ward.look()
     assert (found["resource"]["mark"], found["resource"]["reason"]) == ("note", Reason.PAUSED)
-    assert found["resource"]["fix"] == f"stoker resume --namespace {ward.namespace} --name line-1"
+    assert found["resource"]["fix"] == f"stoker resume line-1 --namespace {ward.namespace}"
     assert found["known hosts"]["mark"] == "note"
     assert "knownHostsSecretRef" in found["known hosts"]["fix"]
 
@@ -128,7 +128,7 @@ def test_an_ignitionsync_logs_in_as_the_github_app_that_it_names(ward: Ward, tmp
         ward.apply("IgnitionSync", "line-2", git=git, gateway=api_key)
 
         def look() -> dict[str, Any]:
-            found = ward.clinic.look(f"--namespace={ward.namespace}", "--name=line-2")[1]
+            found = ward.clinic.look(f"--namespace={ward.namespace}", "line-2")[1]
             assert found["resource"]["message"].startswith("IgnitionSync")
             return found
 

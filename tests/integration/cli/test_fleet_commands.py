@@ -72,7 +72,7 @@ def test_status_shows_the_fleet_and_then_one_resource(site: Site, commit: str) -
     assert (code, head.split()[:3]) == (ExitCode.DONE, ["NAMESPACE", "NAME", "KIND"])
     assert row.split()[:7] == [site.namespace, "line", "Stoker", "main", commit[:8], "1/2", "False"]
 
-    code, out, _ = stoker(site, "status", "--name=line", "--exit-code")
+    code, out, _ = stoker(site, "status", "line", "--exit-code")
     assert code == ExitCode.DIFFERENT
     rows = {line.split()[0]: line for line in out.splitlines() if "-0" in line}
     assert rows["filler"].split()[1:4] == ["filler-0", "Synced", commit[:8]]
@@ -92,29 +92,29 @@ def test_status_as_json_has_its_documented_shape(site: Site, commit: str) -> Non
 
 
 def test_history_and_diff_tell_what_a_gateway_has_been_through(site: Site, commit: str) -> None:
-    code, out, _ = stoker(site, "history", "--name=line", "--gateway=filler")
+    code, out, _ = stoker(site, "history", "line", "--gateway=filler")
     assert (code, out.splitlines()[1].split()[:2]) == (ExitCode.DONE, ["filler", "1"])
     assert commit[:8] in out
-    code, out, _ = stoker(site, "diff", "--name=line", "--gateway=filler")
+    code, out, _ = stoker(site, "diff", "line", "--gateway=filler")
     assert (code, out.splitlines()) == (
         ExitCode.DONE,
         [f"filler: nothing -> {commit[:8]}", "+ projects/site/project.json"],
     )
-    code, out, _ = stoker(site, "history", "--name=line", "--output=json")
+    code, out, _ = stoker(site, "history", "line", "--output=json")
     assert [(one["gateway"], one["sync"]) for one in json.loads(out)["syncs"]] == [("filler", 1)]
-    code, _, said = stoker(site, "diff", "--name=line")
+    code, _, said = stoker(site, "diff", "line")
     assert (code, "2 gateways: say --gateway" in said) == (ExitCode.WRONG_INPUT, True)
-    code, _, said = stoker(site, "history", "--name=line", "--gateway=other")
+    code, _, said = stoker(site, "history", "line", "--gateway=other")
     assert (code, "it has: capper, filler" in said) == (ExitCode.WRONG_INPUT, True)
-    code, _, said = stoker(site, "diff", "--name=line", "--gateway=filler", "--sync=2")
+    code, _, said = stoker(site, "diff", "line", "--gateway=filler", "--sync=2")
     assert (code, "there is no sync 2" in said) == (ExitCode.WRONG_INPUT, True)
 
 
 def test_one_resource_is_held_still_and_goes_on(site: Site, commit: str) -> None:
-    assert stoker(site, "pause", "--name=line")[0] == ExitCode.DONE
+    assert stoker(site, "pause", "line")[0] == ExitCode.DONE
     site.until("Stoker", "line", "Ready", "Paused")
     assert json.loads(stoker(site, "status", "--output=json")[1])["resources"][0]["paused"] is True
-    assert stoker(site, "resume", "--name=line")[0] == ExitCode.DONE
+    assert stoker(site, "resume", "line")[0] == ExitCode.DONE
     eventually(lambda: site.condition("Stoker", "line", "Ready")[1] != "Paused", PATIENCE, site.tail)
 
 
@@ -139,11 +139,11 @@ def test_an_emergency_stop_that_nobody_heeds_is_no_success(site: Site) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["status", "--name=none"], "does not exist"),
-        (["status", "--name=none", "-A"], "--all-namespaces does not go with --name"),
-        (["history"], "--name is missing"),
-        (["pause"], "either --name, for one resource, or --everything"),
-        (["resume", "--name=line", "--everything"], "either --name, for one resource, or --everything"),
+        (["status", "none"], "does not exist"),
+        (["status", "none", "-A"], "--all-namespaces does not go with a name"),
+        (["history"], "name the resource"),
+        (["pause"], "name one resource, or say --everything"),
+        (["resume", "line", "--everything"], "name one resource, or say --everything"),
     ],
 )
 def test_what_makes_no_sense_is_refused_with_a_sentence(

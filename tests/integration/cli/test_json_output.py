@@ -80,7 +80,7 @@ DOCUMENTED = documented()
 def test_every_verb_has_it_or_is_one_of_a_few_with_a_reason() -> None:
     found = dict(leaves())
     assert {name for name, command in found.items() if not tells_json(command)} == WITHOUT.keys()
-    told = {row.partition(" --")[0] for row in DOCUMENTED}
+    told = {row.partition(" --")[0].removesuffix(" NAME") for row in DOCUMENTED}
     assert told == found.keys() - WITHOUT.keys(), "each has a row on the page, and nothing else does"
     part = PAGE[PAGE.index("Without it are") :].partition("\n\n")[0]
     assert all(f"`{name}`" in part for name in WITHOUT), "and those without are named there"
@@ -104,7 +104,7 @@ class Desk:
 
     @property
     def named(self) -> list[str]:
-        return [*self.cluster, f"--namespace={self.objects.namespace}", "--name=line"]
+        return [*self.cluster, f"--namespace={self.objects.namespace}", "line"]
 
     @property
     def cluster(self) -> list[str]:
@@ -172,12 +172,12 @@ def listed(desk: Desk) -> list[str]:
 CASES: dict[str, Callable[[Desk], list[str]]] = {
     "sync": sync,
     "plan": plan,
-    "plan --name": lambda desk: ["plan", *desk.named],
+    "plan NAME": lambda desk: ["plan", *desk.named],
     "verify": verify,
     "rollback --to": back,
     "rollback --list": listed,
     "rollback --release": lambda desk: ["rollback", "--release", *desk.files],
-    "rollback --name": lambda desk: ["rollback", f"--to={COMMIT}", *desk.named],
+    "rollback NAME": lambda desk: ["rollback", f"--to={COMMIT}", *desk.named],
     "doctor": lambda desk: ["doctor", *desk.named],
     "export": lambda desk: [
         "export",

@@ -121,7 +121,7 @@ def test_a_resource_on_disk_can_ask_for_it_as_in_a_cluster(site: Site, field: st
         (("--to=../../etc-20200101-000000",), ExitCode.WRONG_INPUT),
         (("--to=line-20200101-000000", "--release"), ExitCode.WRONG_INPUT),
         (("--to=line-20200101-000000",), ExitCode.STALLED),
-        (("--list", "--name=line"), ExitCode.WRONG_INPUT),
+        (("--list", "line"), ExitCode.WRONG_INPUT),
         (("--to=line-20200101-000000", "--replace"), ExitCode.WRONG_INPUT),
     ],
 )
@@ -141,7 +141,7 @@ def test_in_a_cluster_it_writes_the_field_and_empties_it(kinds: ClusterAccess, n
     body = {"apiVersion": "stoker.io/v1alpha1", "kind": "Stoker", "metadata": {"name": "line"}, "spec": spec}
     path = f"/apis/stoker.io/v1alpha1/namespaces/{namespace}/stokers"
     kinds.request("POST", path, body)
-    where = f"--namespace={namespace}", "--name=line", f"--kubeconfig={kinds.kubeconfig('admin')}"
+    where = f"--namespace={namespace}", "line", f"--kubeconfig={kinds.kubeconfig('admin')}"
 
     def field() -> object:
         return json.loads(kinds.request("GET", f"{path}/line").body)["spec"].get("rollback")

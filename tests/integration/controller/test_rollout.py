@@ -194,7 +194,7 @@ def until_approval(site: Site, **wanted: object) -> dict[str, Any]:
 
 def stoker(site: Site, verb: str, *flags: str) -> Ended:
     """A command about the resource, as a person gives it."""
-    place = (f"--kubeconfig={site.cluster.kubeconfig()}", f"--namespace={site.namespace}", "--name=line")
+    place = (f"--kubeconfig={site.cluster.kubeconfig()}", f"--namespace={site.namespace}", "line")
     argv = [sys.executable, "-m", "stoker", verb, *place, *flags]
     ended = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
     return Ended(ended.returncode, ended.stdout, ended.stderr)
@@ -239,7 +239,7 @@ def test_a_commit_is_planned_approved_and_applied(
     assert shown.said["approval"]["digest"] == waiting["digest"]
     assert {one["name"]: one["plan"]["digest"] for one in shown.said["gateways"]} == digests
     assert stoker(site, "plan", "--exit-code").code == 10
-    assert f"stoker approve --namespace {site.namespace}" in stoker(site, "plan").out
+    assert f"stoker approve line --namespace {site.namespace}" in stoker(site, "plan").out
     wrong = stoker(site, "approve", "--digest=" + "e" * 64)
     assert (wrong.code, "waits with plan" in wrong.err) == (3, True)
     done = stoker(site, "approve", "--digest=" + waiting["digest"], "--output=json")

@@ -46,7 +46,7 @@ def approve_command(site: ReverserSite, digest: str) -> subprocess.CompletedProc
         *(sys.executable, "-m", "stoker", "approve"),
         f"--kubeconfig={site.cluster.kubeconfig()}",
         f"--namespace={site.namespace}",
-        "--name=production",
+        "production",
         "--kind=GitDestination",
         f"--digest={digest}",
     ]

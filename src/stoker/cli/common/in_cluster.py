@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from stoker.cli.common.help_sections import option
+from stoker.domain.errors import InvalidValue
 from stoker.fleet.resource_name import KINDS, ResourceName
 
 if TYPE_CHECKING:
@@ -15,7 +16,14 @@ if TYPE_CHECKING:
     from stoker.kube.config.config import ClusterConfig
 
 SECTION = "In a cluster"
-NAME = option("--name", section=SECTION, metavar="NAME", help="The resource that is meant.")
+NAME = click.argument(
+    "name",
+    required=False,
+    metavar="[[KIND/]NAME]",
+    help="A resource in the cluster, as stoker/line-1 or line-1.",
+)
+"""The resource, as kubectl takes it: `line-1`, or `stoker/line-1` where two kinds have the name."""
+DESTINATION = "GitDestination"
 NAMESPACE = option(
     "-n",
     "--namespace",
@@ -53,15 +61,18 @@ class ClusterResourceOptions(NamedTuple):
 
     @classmethod
     def taken_from(cls, options: dict[str, Any], namespace: str, name: str) -> ClusterResourceOptions:
-        kind, kubeconfig, cluster = (options.pop(one) for one in ("kind", "kubeconfig", "cluster"))
+        kind, kubeconfig, cluster = (options.pop(key) for key in ("kind", "kubeconfig", "cluster"))
         return cls(namespace, name, kind, kubeconfig, cluster)
 
     def settled(self) -> ClusterResourceOptions:
-        """The same with the kubeconfig read; the namespace defaults to the context's, as for kubectl."""
+        """The same with KIND/NAME taken apart, the kubeconfig read and its namespace as the default."""
         from stoker.kube.config.config import load_config  # noqa: PLC0415 - --help needs none of it
 
+        before, slash, bare = self.name.partition("/")
+        kind, name = (_kind_called(before, self.kind), bare) if slash else (self.kind, self.name)
         config = load_config(self.kubeconfig, self.context)
-        return self._replace(namespace=self.namespace or config.namespace, config=config)
+        namespace = self.namespace or config.namespace
+        return self._replace(namespace=namespace, name=name, kind=kind, config=config)
 
     @property
     def named(self) -> ResourceName:
@@ -74,3 +85,14 @@ class ClusterResourceOptions(NamedTuple):
 
         config = self.config if self.config is not None else load_config(self.kubeconfig, self.context)
         return KubeClient(config, user_agent="stoker-cli")
+
+
+def _kind_called(word: str, option: str | None) -> str:
+    """The kind in front of a name; `--kind` may only repeat it."""
+    kinds = (*KINDS, DESTINATION)
+    kind = next((kind for kind in kinds if word.lower() in (kind.lower(), f"{kind.lower()}s")), None)
+    if kind is None:
+        raise InvalidValue(f"{word[:80]!r} is not a kind of resource here: {', '.join(kinds)}")
+    if option not in (None, kind):
+        raise InvalidValue(f"--kind {option} contradicts {word}/")
+    return kind

@@ -76,11 +76,11 @@ class SharedOptionValues(NamedTuple):
         return cls(**mine)
 
     def refuse_folder(self) -> None:
-        """Raise if options of a data folder are given to a verb that acts on a resource (`--name`)."""
+        """Raise if options of a data folder are given to a verb that acts on a resource (with a NAME)."""
         for flag, value in {"--repo": self.repo, "-f": self.manifests, "--data-dir": self.data_dir}.items():
             if value:
                 raise InvalidValue(
-                    f"{flag} is for a folder; it does not go with --name, which means a resource"
+                    f"{flag} is for a folder; it does not go with the name of a resource in a cluster"
                 )
 
 

@@ -50,7 +50,7 @@ CLUSTER_OPTIONS = (
     *in_cluster.RESOURCE_OPTIONS,
 )
 _CLUSTER_FLAGS = {
-    "name": "--name",
+    "name": "the name of a resource",
     "namespace": "--namespace",
     "home": "--operator-namespace",
     "kind": "--kind",
@@ -93,7 +93,7 @@ def doctor_command(
 ) -> None:
     """Say what is wrong with a cluster, a resource or a gateway, and how to mend it.
 
-    Without options it looks at the cluster of the kubeconfig; with --name at a resource in it, too; with
+    Without options it looks at the cluster of the kubeconfig; with a NAME at a resource in it, too; with
     --gateway at a gateway alone.
     """
     place = in_cluster.ClusterResourceOptions.taken_from(rest, namespace, name or "")

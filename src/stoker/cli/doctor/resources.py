@@ -78,7 +78,7 @@ async def _check_resource(case: Examination) -> Finding:
         fix = "Label it so, or change controller.watchLabelSelector of the chart."
         return failed_finding("resource", said, fix, Reason.CONTROLLER_SILENT)
     if case.subject.intent.paused:
-        fix = f"stoker resume --namespace {place.namespace} --name {place.name}"
+        fix = f"stoker resume {place.name} --namespace {place.namespace}"
         return Finding(
             "resource", FindingStatus.NOTE, f"{case.subject.key} is held still", fix, Reason.PAUSED
         )

@@ -1,6 +1,6 @@
 """`stoker approve`: approves, in the user's own name, what a resource in a cluster waits with.
 
-For a Stoker or an IgnitionSync that is a plan, for a GitDestination (`--kind GitDestination`) the deletions
+For a Stoker or an IgnitionSync that is a plan, for a GitDestination (`gitdestination/NAME`) the deletions
 that the reverser holds. It writes the annotations that `kubectl annotate` would, bound to the plan. The API
 server reports the user's name, and the admission webhook checks both. Exit codes: 0 done, 2 wrong input,
 3 nothing waits for approval or another plan does, 4 the cluster cannot be reached or denies access.
@@ -20,11 +20,10 @@ from stoker.cli.exit_codes import ExitCode
 from stoker.domain.errors import InvalidValue
 from stoker.fleet.resource_name import KINDS
 
-_DESTINATION = "GitDestination"
 _KIND = option(
     "--kind",
     section=in_cluster.SECTION,
-    type=click.Choice((*KINDS, _DESTINATION)),
+    type=click.Choice((*KINDS, in_cluster.DESTINATION)),
     help="What it is. [default: the Stoker or IgnitionSync of that name]",
 )
 
@@ -54,7 +53,7 @@ def approve_command(
 
     def work() -> int:
         if not name:
-            raise InvalidValue("--name is missing: it says which resource is meant")
+            raise InvalidValue("name the resource, as in stoker approve line-1")
         message = run(
             _approve(in_cluster.ClusterResourceOptions.taken_from(rest, namespace, name).settled(), digest)
         )
@@ -69,6 +68,6 @@ async def _approve(place: in_cluster.ClusterResourceOptions, digest: str | None)
     from stoker.fleet.approve_deletions import approve_deletions  # noqa: PLC0415
 
     async with place.client() as client:
-        if place.kind == _DESTINATION:
+        if place.kind == in_cluster.DESTINATION:
             return await approve_deletions(client, place.named, digest)
         return await approve_plan(client, place.named, digest)

@@ -101,10 +101,11 @@ async def _read_resource_state(rest: dict[str, Any], namespace: str, name: str |
     from stoker.fleet.status import ResourceScope, read_statuses  # noqa: PLC0415
 
     if not name:
-        raise InvalidValue("--name is missing: it says which resource is meant")
+        raise InvalidValue("name the resource, as in stoker history line-1")
     place = in_cluster.ClusterResourceOptions.taken_from(rest, namespace, name).settled()
     async with place.client() as client:
         found = await read_statuses(client, ResourceScope(place.namespace, place.name, place.kind))
     if len(found) > 1:
-        raise InvalidValue(f"{place.named} is a Stoker and an IgnitionSync: say --kind")
+        both = f"stoker/{place.name} or ignitionsync/{place.name}"
+        raise InvalidValue(f"{place.named} is a Stoker and an IgnitionSync: say {both}")
     return found[0]

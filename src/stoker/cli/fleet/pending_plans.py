@@ -41,7 +41,7 @@ def waiting_plan_lines(waiting: PendingPlans) -> Iterator[str]:
 
 def _approve_command_line(waiting: PendingPlans, digest: str) -> str:
     named = waiting.named
-    return f"to approve: stoker approve --namespace {named.namespace} --name {named.name} --digest {digest}"
+    return f"to approve: stoker approve {named.name} --namespace {named.namespace} --digest {digest}"
 
 
 def _change_counts(added: int | None, modified: int | None, deleted: int | None) -> str:

@@ -51,7 +51,7 @@ def status_command(
 
     def work() -> int:
         if everywhere and name:
-            raise InvalidValue("--all-namespaces does not go with --name: a name means one namespace")
+            raise InvalidValue("--all-namespaces does not go with a name: a name means one namespace")
         from stoker.fleet.status import ResourceScope  # noqa: PLC0415 - --help needs none of it
 
         place = given.settled()

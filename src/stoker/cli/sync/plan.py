@@ -1,6 +1,6 @@
 """`stoker plan`: shows what a sync would do, and writes nothing to disk.
 
-Takes the options of `stoker sync`. With `--name` it shows the plans of a resource in a cluster instead: those
+Takes the options of `stoker sync`. With a NAME it shows the plans of a resource in a cluster instead: those
 that its gateways have reported and that wait for approval. Exit codes as for `stoker sync`; with
 `--exit-code` a plan with changes exits with 10, like `git diff --exit-code`.
 """
@@ -67,7 +67,7 @@ def _show_waiting_plans(
 
     given.refuse_folder()
     if with_diff:
-        raise InvalidValue("--diff is for a folder, and --name means a resource: say one of them")
+        raise InvalidValue("--diff is for a folder, not for a resource in a cluster")
     waiting = run(read_waiting_plans(place.settled()))
     show_object(waiting.as_json()) if output == "json" else show_lines(waiting_plan_lines(waiting))
     return ExitCode.DIFFERENT if tell and (waiting.waits or waiting.gateways) else ExitCode.DONE

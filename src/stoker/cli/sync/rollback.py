@@ -1,7 +1,7 @@
 """`stoker rollback`: goes back to a snapshot or a commit, and stays there until the user releases it.
 
 Without a cluster it works on a data folder and takes the options of `stoker sync`; for a snapshot
-`--data-dir` alone is enough. With `--name` it writes `spec.rollback` of a resource, and the agents roll back.
+`--data-dir` alone is enough. With a NAME it writes `spec.rollback` of a resource, and the agents roll back.
 Exit codes as for `stoker sync`.
 """
 
@@ -65,7 +65,9 @@ def rollback_command(
         if [to is not None, release, listing].count(True) != 1:
             raise InvalidValue("say one of --to SNAPSHOT|COMMIT, --release and --list")
         if replace and (to is None or name is None):
-            raise InvalidValue("--replace goes with --to and --name: it is about the rollback of a resource")
+            raise InvalidValue(
+                "--replace goes with --to and the name of a resource: it is about the rollback of a resource"
+            )
         if to is not None:
             _check_target(to)
         if name is None:
@@ -83,7 +85,7 @@ def rollback_command(
 async def _request_rollback(
     place: in_cluster.ClusterResourceOptions, to: str | None, *, replace: bool
 ) -> str:
-    from stoker.fleet.rollback import request_rollback  # noqa: PLC0415 - loads an API client, for --name only
+    from stoker.fleet.rollback import request_rollback  # noqa: PLC0415 - loads an API client, for a resource only
 
     async with place.client() as client:
         return await request_rollback(client, place.named, to, replace=replace)

@@ -241,7 +241,7 @@ class ClusterDemo:
 
     def _status(self) -> str:
         config = str(self._release.cluster.kubeconfig())
-        return stoker("status", "--namespace", NAMESPACE, "--name", RESOURCE, "--kubeconfig", config)
+        return stoker("status", RESOURCE, "--namespace", NAMESPACE, "--kubeconfig", config)
 
     def _left(self) -> list[str]:
         mine = self._kubectl("get", "configmaps,roles,rolebindings", "-o", "name").split()

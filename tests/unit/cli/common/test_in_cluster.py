@@ -26,15 +26,17 @@ TO = "--to=" + "1" * 40
         (["status"], "/namespaces/plant/stokers"),
         (["status", "-n", "other"], "/namespaces/other/stokers"),
         (["status", "-A"], "v1alpha1/stokers"),
-        (["status", "--name=line"], "/namespaces/plant/stokers/line"),
-        (["history", "--name=line"], "/namespaces/plant/stokers/line"),
-        (["diff", "--name=line"], "/namespaces/plant/stokers/line"),
-        (["plan", "--name=line"], "/namespaces/plant/stokers/line"),
-        (["plan", "--name=line", "-n", "other"], "/namespaces/other/stokers/line"),
-        (["approve", "--name=line"], "/namespaces/plant/stokers/line"),
-        (["pause", "--name=line"], "/namespaces/plant/stokers/line"),
-        (["rollback", "--name=line", TO], "/namespaces/plant/stokers/line"),
-        (["rollback", "--name=line", TO, "--namespace=default"], "/namespaces/default/stokers/line"),
+        (["status", "line"], "/namespaces/plant/stokers/line"),
+        (["history", "line"], "/namespaces/plant/stokers/line"),
+        (["status", "stoker/line"], "/namespaces/plant/stokers/line"),
+        (["status", "IgnitionSyncs/line"], "/namespaces/plant/ignitionsyncs/line"),
+        (["diff", "line"], "/namespaces/plant/stokers/line"),
+        (["plan", "line"], "/namespaces/plant/stokers/line"),
+        (["plan", "line", "-n", "other"], "/namespaces/other/stokers/line"),
+        (["approve", "line"], "/namespaces/plant/stokers/line"),
+        (["pause", "line"], "/namespaces/plant/stokers/line"),
+        (["rollback", "line", TO], "/namespaces/plant/stokers/line"),
+        (["rollback", "line", TO, "--namespace=default"], "/namespaces/default/stokers/line"),
         (["migrate", "--from-configmap=map"], "/namespaces/plant/configmaps/map"),
     ],
 )
@@ -96,15 +98,15 @@ def test_json_may_be_asked_for_as_of_kubectl(tmp_path: Path, flags: list[str]) -
         config = kubeconfig_for(address, tmp_path)
         done = CliRunner().invoke(cli, ["status", f"--kubeconfig={config}", *flags])
     assert json.loads(done.stdout) == {"resources": []}
-    refused = CliRunner().invoke(cli, ["status", "line-1", *flags])
+    refused = CliRunner().invoke(cli, ["status", "line-1", "line-2", *flags])
     assert refused.exit_code == ExitCode.WRONG_INPUT
-    assert json.loads(refused.stdout)["message"].endswith("(line-1). A resource is named by --name")
+    assert json.loads(refused.stdout)["message"].endswith("(line-2)")
 
 
 @pytest.mark.parametrize("flag", ["--data-dir=.", "--repo=https://git.example.net/a.git", "-f=line.yaml"])
 def test_a_folder_beside_a_resource_is_not_passed_over_in_silence(flag: str) -> None:
     for verb in (["rollback", TO], ["plan"]):
-        done = CliRunner().invoke(cli, [*verb, "--name=line", "--kubeconfig=none", flag])
+        done = CliRunner().invoke(cli, [*verb, "line", "--kubeconfig=none", flag])
         assert done.exit_code == ExitCode.WRONG_INPUT
         assert f"{flag[:2] if flag[1] == 'f' else flag.partition('=')[0]} is for a folder" in done.stderr
 
@@ -118,14 +120,14 @@ def test_a_cluster_that_does_not_let_us_is_told_apart_from_a_guard(
     with played_api(lambda *_: status) as address:
         config = kubeconfig_for(address, tmp_path)
         for verb in ("status", "pause", "approve", "history"):
-            done = CliRunner().invoke(cli, [verb, "--name=line", f"--kubeconfig={config}", "-o", "json"])
+            done = CliRunner().invoke(cli, [verb, "line", f"--kubeconfig={config}", "-o", "json"])
             assert (done.exit_code, json.loads(done.stdout)["reason"]) == (ExitCode.UNREACHABLE, reason)
 
 
 @pytest.mark.parametrize(
     "arguments",
-    [[verb, "--name=typo"] for verb in ("status", "history", "diff", "plan", "approve", "pause", "resume")]
-    + [["rollback", "--name=typo", TO], ["migrate", "--from-gatewaysync=typo"]],
+    [[verb, "typo"] for verb in ("status", "history", "diff", "plan", "approve", "pause", "resume")]
+    + [["rollback", "typo", TO], ["migrate", "--from-gatewaysync=typo"]],
 )
 def test_a_name_that_nobody_has_is_wrong_input(tmp_path: Path, arguments: list[str]) -> None:
     with played_api(lambda *_: 404) as address:
@@ -162,3 +164,16 @@ def test_watching_goes_on_when_the_cluster_is_away_for_a_while(tmp_path: Path) -
     assert away.startswith("stoker status: APIServerError: ")
     assert away.endswith("; it is asked again")
     assert back == "stoker status: the cluster answers again"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["pods/line"], "'pods' is not a kind of resource here: Stoker, IgnitionSync, GitDestination"),
+        (["stoker/line", "--kind=IgnitionSync"], "--kind IgnitionSync contradicts stoker/"),
+    ],
+)
+def test_a_kind_in_front_of_a_name_is_one_of_ours(words: list[str], message: str) -> None:
+    done = CliRunner().invoke(cli, ["status", *words, "--kubeconfig=none"])
+    assert (done.exit_code, done.stdout) == (ExitCode.WRONG_INPUT, "")
+    assert message in done.stderr
