@@ -35,7 +35,7 @@ class Terminal:
 
 @contextmanager
 def terminal(shown: Path | None = None) -> Iterator[Terminal]:
-    """A thread reads along, or a full terminal would hold up the writer; `shown` is made once a bar is drawn."""
+    """A thread reads along, or a full terminal would hold it up; `shown` is made once a bar is drawn."""
     reading, writing = pty.openpty()
     screen = Terminal(writing)
 
