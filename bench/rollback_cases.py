@@ -14,7 +14,6 @@ import time
 from pathlib import Path
 
 from harness import cpu_seconds
-from stoker.agent.loop.gateway_sync import FolderAndGatewaySync
 from stoker.agent.rollback.restore import restore_snapshot
 from stoker.agent.rollback.setup import open_rollback
 from stoker.agent.sync.jobs import SyncJob, SyncOptions
@@ -53,7 +52,7 @@ async def measured(repository: Repository, folder: Path, *, whole: bool) -> dict
         asked=True,
     )
     assert undoing is not None
-    tended = FolderAndGatewaySync(open_keeper(job, hooks=undoing.hooks), None, undoing)
+    tended = open_keeper(job, hooks=undoing.hooks, rollback=undoing)
     await tended.sync(SyncOptions())
     first = repository.tip()
     names = repository.git("ls-tree", "-r", "--name-only", "--full-tree", "main").decode().split()

@@ -22,7 +22,6 @@ import pytest
 from stoker.agent.bidirectional import state
 from stoker.agent.bidirectional.capture import ChangeCapture
 from stoker.agent.bidirectional.outbox_sender import OutboxSender, changes_manager
-from stoker.agent.bidirectional.setup import ExclusiveSync
 from stoker.agent.bidirectional.types import OutboxAddress
 from stoker.agent.bidirectional.watch import CaptureLoop
 from stoker.agent.identity import AgentIdentity
@@ -52,7 +51,6 @@ from stoker.domain.protocol import changes_map_name as map_name
 from stoker.domain.protocol.change_set_codec import CHUNK_BYTES, ChangeSetChunk, decode, is_complete
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import GitRef, RepoUrl
-from stoker.engine.plan.drift import FolderDrift
 from stoker.fs.data_folder import DataFolder
 from stoker.ignition.content.noise import ResourceNoise
 from stoker.kube.client.client import KubeClient
@@ -196,18 +194,14 @@ class Site:
         self.capturing = capturing
         self.watch = watch
         self.answered: set[str] = set()
-        self._kept = ExclusiveSync(self, capturing)
         self.walk = True
-
-    async def sync(self, *, walk: bool) -> SyncReport:
-        return await self.keeper.sync(SyncOptions(walk=walk))
-
-    async def verify(self) -> FolderDrift:
-        return (await self.keeper.verify()).drift
 
     async def passed(self, *, walk: bool = True) -> SyncReport:
         """A pass, which takes its turn with the looks."""
-        return await self._kept.sync(walk=walk)
+        async with self.capturing.lock:
+            report = await self.keeper.sync(SyncOptions(walk=walk))
+        self.capturing.passed(report)
+        return report
 
     async def at_rest(self) -> None:
         """Until the loop has looked at everything that it was told of."""

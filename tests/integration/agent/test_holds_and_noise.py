@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequen
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import cast
 
 import pytest
 
-from stoker.agent.loop.gateway_sync import FolderAndGatewaySync
 from stoker.agent.sync.folder import FolderSync
 from stoker.agent.sync.hooks import SyncChange
 from stoker.agent.sync.jobs import SyncJob, SyncOptions
@@ -33,6 +33,7 @@ from stoker.ignition.client.address import GatewayAddress
 from stoker.ignition.client.gateway import GatewayClient
 from stoker.ignition.content.noise import ResourceNoise
 from stoker.ignition.sync.first_boot import FirstBoot
+from stoker.ignition.sync.gateway_hook import GatewayHook
 from stoker.ignition.sync.readiness import GatewayReadiness
 from stoker.ignition.sync.state_files import StateFiles
 from stoker_testkit.faults.failpoints import FailpointAction, arm
@@ -96,8 +97,13 @@ class Plant:
     job: SyncJob
     desk: Desk = field(default_factory=Desk)
 
-    def keeper(self, *, noise: bool = False) -> FolderSync:
-        return open_keeper(self.job, hooks=(self.desk,), noise=ResourceNoise() if noise else None)
+    def keeper(self, *, noise: bool = False, gateway: bool = False) -> FolderSync:
+        return open_keeper(
+            self.job,
+            hooks=(self.desk,),
+            gateway=cast("GatewayHook", self.desk) if gateway else None,
+            noise=ResourceNoise() if noise else None,
+        )
 
     def read(self, path: str) -> str:
         return (self.job.data_dir / path).read_text()
@@ -173,7 +179,7 @@ async def test_while_the_same_people_work_no_pass_is_made(plant: Plant) -> None:
     await plant.keeper().sync()
     commit = CommitId(plant.repository.commit({"projects/A/x": "2", "projects/B/x": "2"}))
     plant.desk.busy["B"] = "anna"
-    tended = FolderAndGatewaySync(plant.keeper(), plant.desk)
+    tended = plant.keeper(gateway=True)
     wish = SyncOptions(walk=False, commit=commit)
     report = await tended.sync(wish)
     assert await tended.sync(wish) is report
@@ -185,7 +191,7 @@ async def test_while_the_same_people_work_no_pass_is_made(plant: Plant) -> None:
 
 async def test_what_a_first_boot_left_behind_is_met_once_and_deleted_by_nobody(plant: Plant) -> None:
     plant.repository.commit({"projects/A/x": "1"})
-    tended = FolderAndGatewaySync(plant.keeper(), plant.desk)
+    tended = plant.keeper(gateway=True)
     await tended.sync(SyncOptions())
     plant.write("projects/A/x", "made by the boot")
     plant.write("projects/A/stranger", "made by the boot")

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from stoker.agent.loop.gateway_sync import FolderAndGatewaySync
 from stoker.agent.rollback.rollback import FolderRollback
 from stoker.agent.rollback.setup import open_rollback
 from stoker.agent.rollback.state import HAND, QuarantineRecord, RollbackRecords
+from stoker.agent.sync.folder import FolderSync
 from stoker.agent.sync.jobs import SyncJob, SyncOptions
 from stoker.agent.sync.open_source import open_keeper
 from stoker.agent.sync.outcomes import SyncResult
@@ -120,7 +120,7 @@ class Home:
         url: str = "",
         mount: Path | None = None,
         resource: ResourceIdentity | None = None,
-    ) -> FolderAndGatewaySync:
+    ) -> FolderSync:
         """Everything anew, as after a restart."""
         attendant = self._attendant(url) if self.gateway is not None else None
         noise = ResourceNoise()
@@ -138,8 +138,9 @@ class Home:
         )
         assert undoing is not None
         hooks = (*undoing.hooks, *(() if attendant is None else (attendant,)))
-        keeper = open_keeper(self.job, hooks=hooks, noise=noise, clock=self.clock)
-        return FolderAndGatewaySync(keeper, attendant, undoing)
+        return open_keeper(
+            self.job, hooks=hooks, gateway=attendant, rollback=undoing, noise=noise, clock=self.clock
+        )
 
     def _attendant(self, url: str) -> GatewayHook:
         assert self.gateway is not None
@@ -210,24 +211,24 @@ async def with_gateway(home: Home) -> AsyncIterator[Home]:
             await one.aclose()
 
 
-async def synced(tended: FolderAndGatewaySync, commit: CommitId | None = None, **wish: Any) -> SyncReport:
+async def synced(tended: FolderSync, commit: CommitId | None = None, **wish: Any) -> SyncReport:
     report = await tended.sync(SyncOptions(commit=commit)._replace(**wish))
     assert report.result is SyncResult.DONE, report
     return report
 
 
-async def refused(tended: FolderAndGatewaySync, commit: CommitId | None = None, **wish: Any) -> StokerError:
+async def refused(tended: FolderSync, commit: CommitId | None = None, **wish: Any) -> StokerError:
     with pytest.raises(StokerError) as raised:
         await tended.sync(SyncOptions(commit=commit)._replace(**wish))
     return raised.value
 
 
-def undoing(tended: FolderAndGatewaySync) -> FolderRollback:
-    assert tended.undoing is not None
-    return tended.undoing
+def undoing(tended: FolderSync) -> FolderRollback:
+    assert tended.rollback is not None
+    return tended.rollback
 
 
-def snapshots_of(tended: FolderAndGatewaySync) -> list[str]:
+def snapshots_of(tended: FolderSync) -> list[str]:
     return [one.id for one in undoing(tended).stores()[0].listed()]
 
 

@@ -17,7 +17,6 @@ from pathlib import Path
 
 import pytest
 
-from stoker.agent.loop.gateway_sync import FolderAndGatewaySync
 from stoker.agent.sync.folder import FolderSync
 from stoker.agent.sync.jobs import SyncJob, SyncOptions
 from stoker.agent.sync.open_source import open_keeper
@@ -99,11 +98,11 @@ class Site:
     data: Path
     cache: Path
     clock: LeapingClock = field(default_factory=LeapingClock)
-    opened: list[FolderAndGatewaySync] = field(default_factory=list)
+    opened: list[FolderSync] = field(default_factory=list)
 
     def agent(
         self, policy: IgnitionPolicy = ALL, mappings: tuple[FileMapping, ...] = (FileMapping(CORE, CORE),)
-    ) -> tuple[FolderAndGatewaySync, GatewayHook]:
+    ) -> tuple[FolderSync, GatewayHook]:
         client = GatewayClient(GatewayAddress.parse(self.gateway.url), lambda: Secret(KEY))
         options = GatewayHookOptions(data_dir=self.data, state_dir=self.data / ".sync-state", policy=policy)
         attending = GatewayHook(client, options, self.clock)
@@ -114,9 +113,7 @@ class Site:
             self.data,
             self.cache,
         )
-        self.opened.append(
-            FolderAndGatewaySync(open_keeper(job, hooks=(attending,), noise=ResourceNoise()), attending)
-        )
+        self.opened.append(open_keeper(job, hooks=(attending,), gateway=attending, noise=ResourceNoise()))
         return self.opened[-1], attending
 
     def read(self, path: str) -> str:
@@ -194,13 +191,13 @@ async def test_what_was_written_before_the_module_came_stays_as_it_is(
     assert (report.result, report.plan.actions) == (SyncResult.DONE, ())
     assert site.read(f"{TYPES}/{ENGINE}/udts.json") == before
     assert attending.outcome.warnings == (LEFT_OUT,)
-    assert tended.keeper.ledger is not None
-    assert tended.keeper.ledger.complete, "nothing is left over that each pass would have to look at"
+    assert tended.ledger is not None
+    assert tended.ledger.complete, "nothing is left over that each pass would have to look at"
     site.repository.commit({f"{TYPES}/{ENGINE}/udts.json": None, f"{TYPES}/{ENGINE}/resource.json": None})
     await tended.sync(SyncOptions())
     assert site.read(f"{TYPES}/{ENGINE}/udts.json") == before, "git has no say in it any more"
     put(site.data, {f"{TYPES}/{ENGINE}/udts.json": "the module's own"})
-    assert not await tended.verify(), "and what the module does is no drift"
+    assert not (await tended.verify()).drift, "and what the module does is no drift"
     report = await tended.sync(SyncOptions())
     assert (report.plan.actions, bool(report.drift)) == ((), False)
 
@@ -441,9 +438,9 @@ async def test_modules_go_in_after_what_they_need_then_as_listed_and_one_restart
     site.repository.commit({f"modules/{name}": content for name, content in files.items()})
     tended, attending = site.agent(mappings=(FileMapping("modules", "user-lib/modules"),))
     noticing = Noticing(folder)
-    job = tended.keeper.job._replace(module_order=("c.jar",))
-    tended.keeper = FolderSync(job, tended.keeper._reader, hooks=(attending,), progress=noticing.look)
-    report = await tended.sync(SyncOptions())
+    job = tended.job._replace(module_order=("c.jar",))
+    ordered = open_keeper(job, hooks=(attending,), gateway=attending, progress=noticing.look)
+    report = await ordered.sync(SyncOptions())
     assert noticing.seen == ["c.jar", "z.modl", "a.modl", "b.modl"]
     assert [write.path.name for write in report.plan.writes] == noticing.seen
     assert len(site.gateway.asked("POST", "/restart-tasks/restart")) == 1

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from stoker.agent.loop.gateway_sync import FolderAndGatewaySync
 from stoker.agent.sync.hooks import SyncChange
 from stoker.agent.sync.jobs import SyncJob, SyncOptions
 from stoker.agent.sync.open_source import open_keeper
@@ -480,7 +479,7 @@ async def test_a_restart_before_the_second_sync_is_not_taken_for_the_first_boot(
         gateway.go_down()
         site = Site(gateway, data)
         attending = site.attendant()
-        tended = FolderAndGatewaySync(open_keeper(job, hooks=(attending,)), attending)
+        tended = open_keeper(job, hooks=(attending,), gateway=attending)
         attending.initial = True
         await tended.sync(SyncOptions())
         attending.initial = False
@@ -489,7 +488,7 @@ async def test_a_restart_before_the_second_sync_is_not_taken_for_the_first_boot(
         site.clock.skipped += 5
         if not watched:
             attending = site.attendant()
-            tended = FolderAndGatewaySync(open_keeper(job, hooks=(attending,)), attending)
+            tended = open_keeper(job, hooks=(attending,), gateway=attending)
         await tended.sync(SyncOptions(walk=False))
         assert attending.needs_second_sync, "the boot changed nothing"
         away = repository.path.rename(tmp_path / "away.git")
@@ -529,7 +528,7 @@ async def test_what_people_change_after_the_first_boot_stays_and_what_the_boot_m
         gateway.go_down()
         site = Site(gateway, data)
         attending = site.attendant()
-        tended = FolderAndGatewaySync(open_keeper(job, hooks=(attending,)), attending)
+        tended = open_keeper(job, hooks=(attending,), gateway=attending)
         attending.initial = True
         assert (await tended.sync(SyncOptions())).result is SyncResult.DONE
         attending.initial = False
@@ -539,7 +538,7 @@ async def test_what_people_change_after_the_first_boot_stays_and_what_the_boot_m
         site.clock.skipped += 5
         if not watched:
             attending = site.attendant()
-            tended = FolderAndGatewaySync(open_keeper(job, hooks=(attending,)), attending)
+            tended = open_keeper(job, hooks=(attending,), gateway=attending)
         await tended.sync(SyncOptions(walk=False))
         assert attending.needs_second_sync
         away = repository.path.rename(tmp_path / "away.git")
@@ -833,7 +832,7 @@ async def test_a_whole_agent_pass_holds_what_is_open(site: Site, tmp_path: Path)
         tmp_path / "cache",
     )
     attending = site.attendant(WAIT)
-    tended = FolderAndGatewaySync(open_keeper(job, hooks=(attending,)), attending)
+    tended = open_keeper(job, hooks=(attending,), gateway=attending)
     assert (await tended.sync(SyncOptions())).result is SyncResult.DONE
     commit = CommitId(repository.commit({"projects/filler/x": "1", "projects/packer/x": "1"}))
     site.gateway.open_designer(ANNA)

@@ -13,6 +13,7 @@ import hashlib
 import json
 from collections.abc import AsyncIterator, Callable, Container, Mapping, Sequence
 from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
 from stoker.agent.bidirectional import holds, state
 from stoker.agent.bidirectional.compose import ChangeComposer, ComposedChanges
@@ -24,7 +25,7 @@ from stoker.agent.bidirectional.state import CaptureState, SentChanges
 from stoker.agent.bidirectional.status import CaptureStatus
 from stoker.agent.bidirectional.types import CaptureStep, OutboxAddress, OutgoingChangeSet, next_id
 from stoker.agent.sync.folder import FolderSync
-from stoker.agent.sync.hooks import NoiseFilter, SyncChange
+from stoker.agent.sync.hooks import SyncChange
 from stoker.agent.sync.sync_report import SyncReport
 from stoker.agent.sync.threads import run_in_thread
 from stoker.domain.clock import Clock, rfc3339
@@ -45,6 +46,9 @@ from stoker.fs.data_folder import DataFolder
 from stoker.fs.watch.paths import ChangedPaths
 from stoker.telemetry.logs import get_logger
 
+if TYPE_CHECKING:
+    from stoker.ignition.content.noise import ResourceNoise
+
 MANY_FOLDERS = 32
 """For more folders, one walk over everything is cheaper."""
 
@@ -64,7 +68,7 @@ class ChangeCapture:
         postal: OutboxAddress,
         clock: Clock,
         *,
-        noise: NoiseFilter | None = None,
+        noise: ResourceNoise | None = None,
         tell: Callable[[GatewayChangesReport | None], None],
         may: Callable[[], bool] = lambda: True,
     ) -> None:

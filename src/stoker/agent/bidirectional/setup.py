@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from stoker.agent.bidirectional.capture import ChangeCapture
 from stoker.agent.bidirectional.outbox_sender import OutboxSender
 from stoker.agent.bidirectional.types import OutboxAddress
 from stoker.agent.bidirectional.watch import CaptureLoop
 from stoker.agent.desired_state import DesiredState
-from stoker.agent.loop.log_dedup import DriftedFiles
-from stoker.agent.loop.loop import SyncableFolder
 from stoker.agent.sync.folder import FolderSync
-from stoker.agent.sync.hooks import NoiseFilter
-from stoker.agent.sync.sync_report import SyncReport
 from stoker.domain.clock import Clock
 from stoker.domain.protocol import GatewayChangesReport
+
+if TYPE_CHECKING:
+    from stoker.ignition.content.noise import ResourceNoise
 
 
 def capture_inputs(direction: DesiredState) -> object:
@@ -32,7 +32,7 @@ def open_capture(
     sender: OutboxSender | None,
     clock: Clock,
     *,
-    noise: NoiseFilter | None,
+    noise: ResourceNoise | None,
     tell: Callable[[GatewayChangesReport | None], None],
     may: Callable[[], bool],
 ) -> CaptureLoop | None:
@@ -46,6 +46,7 @@ def open_capture(
         policies.bidirectional, keeper, sender, postal, clock, noise=noise, tell=tell, may=may
     )
     keeper.add_hook(capturing)
+    keeper.capture = capturing
     capturing.say()
     watch = CaptureLoop(
         capturing,
@@ -56,21 +57,3 @@ def open_capture(
     )
     watch.start()
     return watch
-
-
-class ExclusiveSync:
-    """A folder (`stoker.agent.loop.loop.SyncableFolder`) whose syncs and capture steps exclude each other."""
-
-    def __init__(self, kept: SyncableFolder, capturing: ChangeCapture) -> None:
-        self._kept = kept
-        self._capturing = capturing
-
-    async def sync(self, *, walk: bool) -> SyncReport:
-        async with self._capturing.lock:
-            report = await self._kept.sync(walk=walk)
-        self._capturing.passed(report)
-        return report
-
-    async def verify(self) -> DriftedFiles:
-        async with self._capturing.lock:
-            return await self._kept.verify()

@@ -11,8 +11,8 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING
 
-from stoker.agent.sync.hooks import NoiseFilter
 from stoker.agent.sync.threads import run_in_thread
 from stoker.domain.errors import StokerError
 from stoker.domain.git_objects import BlobId, FileVersion
@@ -20,6 +20,9 @@ from stoker.domain.paths import RelPath
 from stoker.engine.plan.ledger import Ledger
 from stoker.engine.source_protocol import SourceReader
 from stoker.fs.data_folder import DataFolder
+
+if TYPE_CHECKING:
+    from stoker.ignition.content.noise import ResourceNoise
 
 MAX_COMPARED_BYTES = 1 << 20
 MAX_COMPARED_FILES = 10_000
@@ -32,7 +35,7 @@ _ContentPair = tuple[str, str, str]
 class ChangeSignificance:
     """Keeps the results of compared contents for one data folder."""
 
-    def __init__(self, noise: NoiseFilter | None) -> None:
+    def __init__(self, noise: ResourceNoise | None) -> None:
         self._noise = noise
         self._verdicts: dict[_ContentPair, bool] = {}
         self._tries: Counter[_ContentPair] = Counter()
@@ -76,7 +79,7 @@ class ChangeSignificance:
 
 
 def _compare_pairs(
-    pairs: Mapping[str, _ContentPair], before: Mapping[str, bytes], folder: DataFolder, noise: NoiseFilter
+    pairs: Mapping[str, _ContentPair], before: Mapping[str, bytes], folder: DataFolder, noise: ResourceNoise
 ) -> dict[_ContentPair, bool]:
     verdicts: dict[_ContentPair, bool] = {}
     for path, pair in pairs.items():

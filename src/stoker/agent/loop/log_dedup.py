@@ -6,28 +6,15 @@ while nothing happens.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
-
 from stoker.agent.sync.outcomes import SyncResult
 from stoker.agent.sync.sync_report import SyncReport
 from stoker.domain.errors import StokerError
 from stoker.domain.git_objects import PathNote
 from stoker.domain.reasons import Reason
+from stoker.engine.plan.drift import FolderDrift
 from stoker.telemetry.logs import get_logger
 
 log = get_logger(__name__)
-
-
-class DriftedFiles(Protocol):
-    """Paths of managed files that other writers changed."""
-
-    @property
-    def modified(self) -> Sequence[str]: ...
-    @property
-    def missing(self) -> Sequence[str]: ...
-    @property
-    def extra(self) -> Sequence[str]: ...
 
 
 class LogDedup:
@@ -83,7 +70,7 @@ class LogDedup:
             log.warning("sync.failed", reason=error.reason, error=error.message)
         self.trouble = sentence
 
-    def drifted(self, drift: DriftedFiles) -> None:
+    def drifted(self, drift: FolderDrift) -> None:
         found = (drift.modified, drift.missing, drift.extra)
         if found != self._drift and any(found):
             counts = {"modified": drift.modified, "missing": drift.missing, "extra": drift.extra}

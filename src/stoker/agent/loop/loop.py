@@ -17,18 +17,22 @@ import random as chance
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from stoker.agent.loop.log_dedup import DriftedFiles, LogDedup
+from stoker.agent.loop.log_dedup import LogDedup
 from stoker.agent.sync.outcomes import SyncResult
 from stoker.agent.sync.sync_report import SyncReport
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import Retry, Stalled, StokerError, Wait
 from stoker.domain.intent.policies import DriftMode, DriftPolicy
 from stoker.domain.reasons import Reason
+from stoker.engine.plan.drift import FolderDrift
 from stoker.kube.runtime.backoff import Backoff
 from stoker.telemetry.health import Heartbeat
 from stoker.telemetry.logs import bind_pass, get_logger
+
+if TYPE_CHECKING:
+    from stoker.agent.loop.metrics import SyncMetrics
 
 GRACE = 30.0
 HOLD_CHECK_SECONDS = 5.0
@@ -46,28 +50,18 @@ class SyncableFolder(Protocol):
 
     async def sync(self, *, walk: bool) -> SyncReport: ...
 
-    async def verify(self) -> DriftedFiles: ...
-
-
-class SyncMeter(Protocol):
-    """Counts syncs, failures and drift."""
-
-    def passed(self, report: SyncReport) -> None: ...
-
-    def failed(self, result: SyncResult, reason: str) -> None: ...
-
-    def drifted(self, files: int) -> None: ...
+    async def verify(self) -> FolderDrift: ...
 
 
 @dataclass(frozen=True, slots=True)
 class SyncAssignment:
     """The folder to sync, and how often; requested before each iteration, because it may have changed."""
 
-    kept: SyncableFolder
+    kept: SyncableFolder | None
+    """None: paused, no sync starts."""
     interval: float = 30.0
     """Seconds between two polls of the source; infinite: sync only when triggered."""
     drift: DriftPolicy = field(default_factory=DriftPolicy)
-    paused: bool = False
 
 
 class SyncLoop:
@@ -77,7 +71,7 @@ class SyncLoop:
         self,
         assign: Callable[[], Awaitable[SyncAssignment]],
         *,
-        meter: SyncMeter | None = None,
+        meter: SyncMetrics | None = None,
         told: Callable[[SyncReport], None] | None = None,
         clock: Clock | None = None,
         backoff: Backoff | None = None,
@@ -132,12 +126,12 @@ class SyncLoop:
         self._wake.clear()  # triggers from now on cause another iteration
         try:
             now = await self._assign()
-            if now.paused:
+            if now.kept is None:
                 self._story.paused()
                 self._opens = None
                 self._next_look = self._next_drift = self._in(now.interval)
                 return
-            await self._due(now, nudged_by)
+            await self._due(now.kept, now, nudged_by)
         except StokerError as error:
             self._failed(error)
         except Exception as error:
@@ -146,7 +140,7 @@ class SyncLoop:
         else:
             self._not_before = -math.inf
 
-    async def _due(self, now: SyncAssignment, nudged_by: str) -> None:
+    async def _due(self, kept: SyncableFolder, now: SyncAssignment, nudged_by: str) -> None:
         moment = self._clock.monotonic()
         if now.drift.mode is DriftMode.OFF:
             self._next_drift = math.inf
@@ -160,13 +154,13 @@ class SyncLoop:
             self.trigger = nudged_by or ("window" if opened else "drift" if restore else "poll")
             with bind_pass(trigger=self.trigger):
                 try:
-                    self._next_look = self._in(await self._look(now, walk=restore))
+                    self._next_look = self._in(await self._look(kept, now.interval, walk=restore))
                 except StokerError as error:  # an unreachable source is no reason to skip the drift check
                     trouble = error
                     self._tell(error)  # log here, where the line gets the id of its sync
         if drift_is_due:
             if not restore or (trouble is not None and not isinstance(trouble, _RepeatSync | Wait)):
-                await self._check(now.kept)
+                await self._check(kept)
             self._next_drift = self._in(now.drift.interval)
         if trouble is not None:
             raise trouble
@@ -179,10 +173,10 @@ class SyncLoop:
             if error.reason is not Reason.NEVER_SYNCED:
                 raise
 
-    async def _look(self, now: SyncAssignment, *, walk: bool) -> float:
+    async def _look(self, kept: SyncableFolder, interval: float, *, walk: bool) -> float:
         """Sync; return the seconds until the next sync."""
         self._opens = None
-        report = await now.kept.sync(walk=walk)
+        report = await kept.sync(walk=walk)
         self._opens = report.waits.until if report.waits is not None else None
         if self._meter is not None:
             self._meter.passed(report)
@@ -195,9 +189,9 @@ class SyncLoop:
         if report.result not in (SyncResult.DONE, SyncResult.HELD, SyncResult.WAITING):
             raise _RepeatSync("something was left undone, which is tried again, ever more seldom")
         self._failures = 0
-        return min(HOLD_CHECK_SECONDS, now.interval) if report.result is SyncResult.HELD else now.interval
+        return min(HOLD_CHECK_SECONDS, interval) if report.result is SyncResult.HELD else interval
 
-    def _drift_found(self, drift: DriftedFiles) -> None:
+    def _drift_found(self, drift: FolderDrift) -> None:
         if self._meter is not None:
             self._meter.drifted(_drifted_file_count(drift))
         self._story.drifted(drift)
@@ -262,7 +256,7 @@ class SyncLoop:
             await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _drifted_file_count(drift: DriftedFiles) -> int:
+def _drifted_file_count(drift: FolderDrift) -> int:
     return len(drift.modified) + len(drift.missing) + len(drift.extra)
 
 

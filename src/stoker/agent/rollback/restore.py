@@ -24,13 +24,13 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from stoker.agent.rollback.ledger_facts import SnapshotLedgerFacts, decode_facts
 from stoker.agent.sync.apply import apply_change
-from stoker.agent.sync.hooks import NoiseFilter, SyncChange, SyncHook
+from stoker.agent.sync.hooks import SyncChange, SyncHook
 from stoker.agent.sync.jobs import SyncJob
 from stoker.agent.sync.threads import run_in_thread
 from stoker.domain.errors import InvalidValue, Retry, Stalled, Wait
@@ -58,20 +58,16 @@ from stoker.snapshots.repository import SnapshotRepository
 from stoker.snapshots.types import SnapshotFile, SnapshotManifest, SnapshotOrigin, corrupt_snapshot
 from stoker.telemetry.logs import get_logger
 
+if TYPE_CHECKING:
+    from stoker.agent.bidirectional.capture import ChangeCapture
+    from stoker.ignition.content.noise import ResourceNoise
+
 NO_COMMIT = "0" * 40
 _KEEP_FOREIGN_FILES = DeletionPolicy(orphans=OrphanPolicy.OWNED)
 _HOLD_CHECK_SECONDS = 5.0
 _MAX_NAMED = 5
 
 log = get_logger(__name__)
-
-
-class RestoreCapture(SyncHook, Protocol):
-    """Knows the changes made on the gateway (`stoker.agent.bidirectional`)."""
-
-    def beside_passes(self) -> AbstractAsyncContextManager[None]:
-        """Return a context in which its hook methods can be called outside a sync."""
-        ...
 
 
 class RestoreResult(NamedTuple):
@@ -93,8 +89,8 @@ async def restore_snapshot(
     whole: bool,
     owner: str = "",
     copied: bool = False,
-    capture: RestoreCapture | None = None,
-    noise: NoiseFilter | None = None,
+    capture: ChangeCapture | None = None,
+    noise: ResourceNoise | None = None,
     approved: Collection[PlanApproval] = (),
 ) -> RestoreResult:
     """Restore a snapshot.
@@ -164,7 +160,7 @@ def _plan_restore(
     manifest: SnapshotManifest,
     said: SnapshotLedgerFacts,
     whole: bool,
-    noise: NoiseFilter | None,
+    noise: ResourceNoise | None,
     stopped: StopCheck,
 ) -> SyncPlan:
     """Plan the restore of the snapshot's files; raise if a path is blocked."""
@@ -233,7 +229,7 @@ def _files_changed_since(
     return {path: kept for path, kept in manifest.files.items() if may_be(path)}
 
 
-def _distrust_stat_stamps(ledger: Ledger, noise: NoiseFilter | None) -> Ledger:
+def _distrust_stat_stamps(ledger: Ledger, noise: ResourceNoise | None) -> Ledger:
     """Drop the stamps of files that may hold noise: there the ledger records the intended content only."""
     if noise is None:
         return ledger
@@ -262,7 +258,7 @@ async def _refuse_held_paths(hooks: Sequence[SyncHook], change: SyncChange) -> N
 
 
 async def _without_gateway_changes(
-    capture: RestoreCapture, change: SyncChange, *, whole: bool, copied: bool
+    capture: ChangeCapture, change: SyncChange, *, whole: bool, copied: bool
 ) -> SyncPlan:
     """Return the plan without paths changed on the gateway; the full plan if a snapshot saves them first."""
     held = await capture.hold(change)

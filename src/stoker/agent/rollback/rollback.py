@@ -15,14 +15,14 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from stoker.agent.rollback.report import pinned_report
-from stoker.agent.rollback.restore import RestoreCapture, RestoreResult, restore_snapshot
+from stoker.agent.rollback.restore import RestoreResult, restore_snapshot
 from stoker.agent.rollback.snapshot_hook import AvailableSnapshots, SnapshotHook
 from stoker.agent.rollback.state import HAND, QuarantineRecord, RollbackPin, RollbackRecords
 from stoker.agent.rollback.storage import SnapshotLocation, local_rollback_policy
-from stoker.agent.sync.hooks import NoiseFilter, SyncHook
+from stoker.agent.sync.hooks import SyncHook
 from stoker.agent.sync.jobs import SyncJob, SyncOptions
 from stoker.agent.sync.shell_hooks import ShellHooks
 from stoker.agent.sync.sync_report import SyncReport
@@ -30,7 +30,6 @@ from stoker.agent.sync.threads import run_in_thread
 from stoker.domain.clock import Clock, rfc3339
 from stoker.domain.errors import Stalled, StokerError
 from stoker.domain.failpoints import reach_failpoint
-from stoker.domain.git_objects import PathNote
 from stoker.domain.intent.annotation_requests import PlanApproval
 from stoker.domain.intent.delivery import RollbackTrigger
 from stoker.domain.intent.policies import SnapshotPolicy as Policy
@@ -39,22 +38,15 @@ from stoker.domain.refs import CommitId
 from stoker.snapshots.repository import SnapshotRepository
 from stoker.telemetry.logs import get_logger
 
+if TYPE_CHECKING:
+    from stoker.agent.bidirectional.capture import ChangeCapture
+    from stoker.ignition.content.noise import ResourceNoise
+    from stoker.ignition.sync.gateway_hook import GatewayHook
+
 # Retrying cannot fix these, so the request is answered with them permanently.
 _PERMANENT_REASONS = frozenset({Reason.SNAPSHOT_CORRUPT, Reason.SNAPSHOT_NOT_FOUND, Reason.ROLLBACK_FAILED})
 
 log = get_logger(__name__)
-
-
-class RollbackGateway(SyncHook, Protocol):
-    """The gateway methods that rollback uses (`stoker.ignition.sync.gateway_hook`)."""
-
-    @property
-    def failures(self) -> object: ...
-    @property
-    def owes(self) -> bool: ...
-    @property
-    def settle_in(self) -> float | None: ...
-    async def settle(self) -> tuple[PathNote, ...]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +69,13 @@ class FolderRollback:
         notes: RollbackRecords,
         clock: Clock,
         *,
-        attendant: RollbackGateway | None = None,
+        attendant: GatewayHook | None = None,
         files_only: SyncHook | None = None,
-        noise: NoiseFilter | None = None,
+        noise: ResourceNoise | None = None,
     ) -> None:
         """`files_only` is the hook of a gateway that is not contacted: it leaves a scan pending."""
         self.triggers = frozenset(triggers) if attendant is not None else frozenset()
-        self.capture: RestoreCapture | None = None
+        self.capture: ChangeCapture | None = None
         """Knows changes made on the gateway, if bidirectional sync is enabled."""
         self.hooks: tuple[SyncHook, ...] = ()
         """Additional hooks of a sync; they run before the gateway's own hook."""
@@ -329,13 +321,13 @@ class FolderRollback:
 
     def _failing(self) -> tuple[str, ...]:
         failures = self._attendant.failures if self._attendant is not None else None
-        return tuple(sorted(failures)) if isinstance(failures, dict) else ()
+        return tuple(sorted(failures)) if failures is not None else ()
 
     def _blame(self, failing_before: Collection[str]) -> tuple[str, str] | None:
         from stoker.agent.rollback.triggers import triggered_failure  # noqa: PLC0415 - only needed with a gateway
 
         failures = self._attendant.failures if self._attendant is not None else None
-        if not isinstance(failures, dict):
+        if failures is None:
             return None
         found = triggered_failure(failures, self.triggers, failing_before)
         return None if found is None else (found.reason, f"{found.place}: {found.why}")

@@ -15,12 +15,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from stoker.agent.rollback.rollback import FolderRollback
-    from stoker.agent.sync.hooks import NoiseFilter, SyncHook
+    from stoker.agent.sync.hooks import SyncHook
     from stoker.domain.clock import Clock
     from stoker.domain.intent.delivery import RollbackTrigger
     from stoker.domain.intent.intent import ResourceIdentity
     from stoker.domain.intent.policies import SnapshotPolicy
     from stoker.domain.intent.source import SecretKey
+    from stoker.ignition.content.noise import ResourceNoise
     from stoker.ignition.sync.gateway_hook import GatewayHook
 
 
@@ -35,7 +36,7 @@ def open_rollback(
     secret: Callable[[SecretKey], bytes] | None = None,
     attendant: GatewayHook | None = None,
     files_only: SyncHook | None = None,
-    noise: NoiseFilter | None = None,
+    noise: ResourceNoise | None = None,
     asked: bool = False,
     resource: ResourceIdentity | None = None,
 ) -> FolderRollback | None:

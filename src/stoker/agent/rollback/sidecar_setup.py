@@ -12,7 +12,8 @@ from stoker.domain.clock import Clock
 
 if TYPE_CHECKING:
     from stoker.agent.rollback.rollback import FolderRollback
-    from stoker.agent.sync.hooks import NoiseFilter, SyncHook
+    from stoker.agent.sync.hooks import SyncHook
+    from stoker.ignition.content.noise import ResourceNoise
     from stoker.ignition.sync.gateway_hook import GatewayHook
 
 
@@ -22,7 +23,7 @@ def sidecar_rollback(
     secrets: MountedSecrets,
     attendant: GatewayHook | None,
     files_only: SyncHook | None,
-    noise: NoiseFilter | None,
+    noise: ResourceNoise | None,
     clock: Clock,
 ) -> FolderRollback | None:
     """Return the rollback; None if the pod needs none."""

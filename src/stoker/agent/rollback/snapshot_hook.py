@@ -17,12 +17,13 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from stoker.agent.rollback import scope
 from stoker.agent.rollback.ledger_facts import encode_facts
 from stoker.agent.rollback.state import RollbackProbation, RollbackRecords
 from stoker.agent.rollback.storage import SnapshotLocation, local_rollback_policy
-from stoker.agent.sync.hooks import NoiseFilter, SyncChange
+from stoker.agent.sync.hooks import SyncChange
 from stoker.agent.sync.threads import run_in_thread
 from stoker.domain.errors import Retry, StokerError
 from stoker.domain.failpoints import reach_failpoint
@@ -38,6 +39,9 @@ from stoker.fs.stop_check import raise_if_stopped
 from stoker.snapshots.repository import SnapshotRepository
 from stoker.snapshots.types import Snapshot, SnapshotOrigin
 from stoker.telemetry.logs import get_logger
+
+if TYPE_CHECKING:
+    from stoker.ignition.content.noise import ResourceNoise
 
 log = get_logger(__name__)
 
@@ -61,7 +65,7 @@ class SnapshotHook:
         *,
         on_probation: bool,
         failing: Callable[[], tuple[str, ...]] = tuple,
-        noise: NoiseFilter | None = None,
+        noise: ResourceNoise | None = None,
     ) -> None:
         """`on_probation`: changes are rolled back automatically; `failing` returns the existing failures."""
         self.policy = policy if policy.enabled else local_rollback_policy(policy)

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from stoker.agent.audit.audit_log import MANUAL, POLLING, AuditLog
 from stoker.agent.bidirectional.outbox_sender import OutboxSender
-from stoker.agent.bidirectional.setup import ExclusiveSync, open_capture
 from stoker.agent.bidirectional.setup import capture_inputs as what_capture_is_made_of
+from stoker.agent.bidirectional.setup import open_capture
 from stoker.agent.bidirectional.watch import CaptureLoop
 from stoker.agent.desired_state import (
     DesiredState,
@@ -28,8 +28,7 @@ from stoker.agent.desired_state import (
 from stoker.agent.gates.setup import gates_for
 from stoker.agent.identity import AgentIdentity, AgentPaths, check_pod
 from stoker.agent.loop.change_log_lines import ChangeLogHook
-from stoker.agent.loop.gateway_sync import FolderAndGatewaySync
-from stoker.agent.loop.loop import SyncableFolder, SyncAssignment
+from stoker.agent.loop.loop import SyncAssignment
 from stoker.agent.rollback.sidecar_setup import sidecar_rollback
 from stoker.agent.sidecar.gateway import FILES_ONLY_NOTE, files_only_for, gateway_attendant, gateway_stamp
 from stoker.agent.sidecar.informers import AgentInformers
@@ -38,11 +37,12 @@ from stoker.agent.sidecar.metadata_order import MetadataOrder
 from stoker.agent.sidecar.mounted_secrets import MountedSecrets, metadata_key
 from stoker.agent.sidecar.podinfo import FileStamp, PodInfo
 from stoker.agent.sidecar.primary_watch import RedundancyGate
-from stoker.agent.sidecar.sidecar_sync import SyncTurn
+from stoker.agent.sidecar.sidecar_sync import SidecarSync
 from stoker.agent.sidecar.startup import StartupGate
 from stoker.agent.status.publisher import StatusPublisher
 from stoker.agent.status.status_report import CurrentReport
 from stoker.agent.sync.credentials import access_reader, keys_reader
+from stoker.agent.sync.folder import FolderSync
 from stoker.agent.sync.gateway_ref import GatewayRef
 from stoker.agent.sync.open_source import open_keeper
 from stoker.api.agent_spec import agent_spec_of
@@ -53,13 +53,11 @@ from stoker.domain.clock import Clock
 from stoker.domain.errors import InvalidValue, StokerError, Wait
 from stoker.domain.protocol import AgentMetadata, check_signature, is_terminating
 from stoker.domain.reasons import Reason
-from stoker.engine.plan.drift import FolderDrift
 from stoker.fs.writer_claim import WriterClaim
 
 if TYPE_CHECKING:
     from stoker.agent.audit.audit_export import AuditExport
-    from stoker.agent.sync.hooks import NoiseFilter
-    from stoker.agent.sync.sync_report import SyncReport
+    from stoker.ignition.content.noise import ResourceNoise
     from stoker.ignition.sync.gateway_hook import GatewayHook
 
 MAP_POLL_SECONDS = 30.0
@@ -70,8 +68,7 @@ IDLE = 3600.0
 class PreparedSync(NamedTuple):
     """A folder with its gateway, and the inputs both were built from."""
 
-    tended: FolderAndGatewaySync
-    attendant: GatewayHook | None
+    folder: FolderSync
     made_of: object
     capture: CaptureLoop | None = None
     """Captures gateway changes, if bidirectional sync is enabled."""
@@ -156,7 +153,7 @@ class SyncAssigner:
         if self._held is not None:
             if self._held.capture is not None:
                 await self._held.capture.aclose()
-            await self._held.tended.aclose()
+            await self._held.folder.aclose()
             self._held = None
 
     async def _assign(self) -> SyncAssignment:
@@ -167,7 +164,7 @@ class SyncAssigner:
         if self._resting:
             self._board.addressed(self._address(pod, data), may_create=False)
             self._board.terminating()
-            return SyncAssignment(_NOTHING, IDLE, paused=True)
+            return SyncAssignment(None, IDLE)
         self._board.addressed(self._address(pod, data), may_create=True)
         metadata = self._parsed(data)
         profile = await self._observed.profile(profile_name(pod))
@@ -182,26 +179,18 @@ class SyncAssigner:
             self._board.paused(direction.commit or "")
             self._audit.paused(commit=direction.commit or "", ref=str(direction.job.source.ref))
             self._startup.failed("paused")
-            return SyncAssignment(_NOTHING, period, paused=True)
+            return SyncAssignment(None, period)
         self._claim_folder(direction)
         held = await self._hold(direction)
         alone = FILES_ONLY_NOTE if direction.access.files_only else ""
-        self._board.remark(await self._pair(direction, metadata, held.attendant) or alone)
-        turn = SyncTurn(
-            direction,
-            held.tended,
-            held.attendant,
-            self._board,
-            self._startup,
-            self._trimmer,
-            self._clock,
-            self._audit,
-        )
-        kept: SyncableFolder = turn
+        gateway = held.folder.gateway
+        self._board.remark(await self._pair(direction, metadata, gateway) or alone)
         if held.capture is not None:
             await held.capture.capturing.told(direction.changes, direction.approved)
-            kept = ExclusiveSync(turn, held.capture.capturing)
-        return SyncAssignment(kept, _next_sync_delay(period, held.attendant), direction.intent.policies.drift)
+        kept = SidecarSync(
+            direction, held.folder, self._board, self._startup, self._trimmer, self._clock, self._audit
+        )
+        return SyncAssignment(kept, _next_sync_delay(period, gateway), direction.intent.policies.drift)
 
     def _check(self, pod: PodFacts) -> None:
         try:
@@ -286,7 +275,7 @@ class SyncAssigner:
         )
         if files_only is not None:
             job = job._replace(files=files_only.fitted(job.files))
-        keeper = open_keeper(
+        folder = open_keeper(
             job,
             access=access_reader(source, self._secrets, require_known_hosts=direction.require_known_hosts),
             keys=keys_reader(source, self._secrets),
@@ -301,24 +290,24 @@ class SyncAssigner:
                 *(undoing.hooks if undoing is not None else ()),
                 *(hook for hook in (attendant, files_only) if hook is not None),
             ),
+            gateway=attendant,
+            rollback=undoing,
             noise=noise,
             clock=self._clock,
             shared=self._places.shared_repo if self._places.shared_repo.is_dir() else None,
         )
         capture = open_capture(
             direction,
-            keeper,
+            folder,
             self._sender,
             self._clock,
             noise=noise,
             tell=self._board.changed_here,
             may=lambda: not (self._resting or self._is_new() or _awaits_first_boot(attendant)),
         )
-        capturing = capture.capturing if capture is not None else None
         if undoing is not None:
-            undoing.capture = capturing
-        tended = FolderAndGatewaySync(keeper, attendant, undoing, capturing)
-        self._held = PreparedSync(tended, attendant, made_of, capture)
+            undoing.capture = folder.capture
+        self._held = PreparedSync(folder, made_of, capture)
         return self._held
 
     def _source(self) -> str:
@@ -348,23 +337,10 @@ class SyncAssigner:
         )
 
     def _failed(self, error: StokerError) -> None:
-        attendant = self._held.attendant if self._held is not None else None
-        self._board.failed(error, attendant.outcome if attendant is not None else None)
+        gateway = self._held.folder.gateway if self._held is not None else None
+        self._board.failed(error, gateway.outcome if gateway is not None else None)
         self._audit.failed(error, POLLING, commit=self._board.report.commit, ref=self._board.report.ref)
         self._startup.failed(f"{error.reason}: {error.message}")
-
-
-class _NoSync:
-    """A placeholder for a paused loop, which never calls it."""
-
-    async def sync(self, *, walk: bool) -> SyncReport:
-        raise Wait("nothing is to be done", after=IDLE)
-
-    async def verify(self) -> FolderDrift:
-        return FolderDrift()
-
-
-_NOTHING = _NoSync()
 
 
 def _next_sync_delay(period: float, attendant: GatewayHook | None) -> float:
@@ -377,7 +353,7 @@ def _awaits_first_boot(attendant: GatewayHook | None) -> bool:
     return attendant is not None and attendant.awaits_first_boot
 
 
-def _gateway_noise() -> NoiseFilter:
+def _gateway_noise() -> ResourceNoise:
     from stoker.ignition.content.noise import ResourceNoise  # noqa: PLC0415 - only needed once a sync is prepared
 
     return ResourceNoise()

@@ -1,16 +1,22 @@
-"""One sync of the sidecar, with its status report, audit record and startup gate."""
+"""One sync of the sidecar, with its status report, audit record and startup gate.
+
+    SyncLoop ─► SidecarSync ─► FolderSync ─► SyncPass ─► apply_change()
+
+A sync and a step of the change capture exclude each other. Memory of a large sync is released afterwards.
+"""
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stoker.agent.audit.audit_log import MANUAL, POLLING, AuditLog
 from stoker.agent.desired_state import DesiredState
-from stoker.agent.loop.gateway_sync import FolderAndGatewaySync
 from stoker.agent.sidecar.memory_release import LARGE, MemoryTrimmer
 from stoker.agent.sidecar.startup import StartupGate
 from stoker.agent.status.status_report import CurrentReport
+from stoker.agent.sync.folder import FolderSync
 from stoker.agent.sync.jobs import SyncOptions
 from stoker.agent.sync.outcomes import SyncResult
 from stoker.agent.sync.sync_report import SyncReport
@@ -21,18 +27,17 @@ from stoker.engine.plan.drift import FolderDrift
 from stoker.telemetry import tracing
 
 if TYPE_CHECKING:
-    from stoker.ignition.sync.gateway_hook import GatewayHook, GatewayOutcome
+    from stoker.ignition.sync.gateway_hook import GatewayOutcome
 
 _IN_PLACE = (SyncResult.DONE, SyncResult.UNVERIFIED)
 
 
 @dataclass(frozen=True, slots=True)
-class SyncTurn:
+class SidecarSync:
     """The sync that the loop runs in this iteration (`stoker.agent.loop.loop.SyncableFolder`)."""
 
     direction: DesiredState
-    tended: FolderAndGatewaySync
-    attendant: GatewayHook | None
+    folder: FolderSync
     board: CurrentReport
     startup: StartupGate
     trimmer: MemoryTrimmer
@@ -40,7 +45,31 @@ class SyncTurn:
     audit: AuditLog
 
     async def sync(self, *, walk: bool) -> SyncReport:
-        """Sync once and report the result or error; a sync to a new commit joins the controller's trace."""
+        """Sync once and report the result or error; no capture step runs meanwhile."""
+        capture = self.folder.capture
+        if capture is None:
+            return await self._traced(walk=walk)
+        async with capture.lock:
+            report = await self._traced(walk=walk)
+        capture.passed(report)
+        return report
+
+    async def verify(self) -> FolderDrift:
+        """Return the drift; empty if the folder was never synced."""
+        capture = self.folder.capture
+        async with capture.lock if capture is not None else nullcontext():
+            try:
+                drift = (await self.folder.verify()).drift
+            except Stalled as error:
+                if error.reason is not Reason.NEVER_SYNCED:
+                    raise
+                return FolderDrift()
+            self.board.drifted(drift)
+            self.trimmer.soon()
+            return drift
+
+    async def _traced(self, *, walk: bool) -> SyncReport:
+        """Sync; a sync to a new commit joins the controller's trace."""
         if self.direction.commit == self.board.report.synced_commit:
             return await self._sync(walk=walk)
         where = {"namespace": self.board.report.namespace, "gateway": self.direction.intent.gateway}
@@ -53,8 +82,8 @@ class SyncTurn:
     async def _sync(self, *, walk: bool) -> SyncReport:
         if self.direction.pinned_at:
             return await self._stay()
-        keeper = self.tended.keeper
-        unread = keeper.ledger is None
+        folder = self.folder
+        unread = folder.ledger is None
         second = self._before()
         wish = self._wish(walk=walk or second or self._is_approved(), second=second)
         trigger, only_planned = self._trigger, wish.dry_run or wish.waits is not None
@@ -62,21 +91,21 @@ class SyncTurn:
             self.board.syncing()
         try:
             planned = wish.dry_run and self.direction.gate is not Reason.DRY_RUN
-            if planned and self.tended.undoing is not None:
-                await self.tended.undoing.finish(keeper.job)  # a gate holds changes, not a pending rollback
-            report = await self.tended.sync(wish)
+            if planned and folder.rollback is not None:
+                await folder.rollback.finish(folder.job)  # a gate holds changes, not a pending rollback
+            report = await folder.sync(wish)
         except StokerError as error:
             self._failed(error, trigger)
             raise
-        if second and report.result in _IN_PLACE and self.attendant is not None:
-            self.attendant.commissioned()
+        if second and report.result in _IN_PLACE and folder.gateway is not None:
+            folder.gateway.commissioned()
         self._tell_copies()
-        self.board.passed(report, self._attended, keeper.ledger)
+        self.board.passed(report, self._attended, folder.ledger)
         self.audit.passed(report, trigger, self.board.report.scan_result, self.direction.gate or "")
         self._tell_drift(report, walked=wish.walk)
         self.startup.passed(report)
         if report.files_changed >= LARGE or second:
-            self.trimmer.soon(keeper.forget)
+            self.trimmer.soon(folder.forget)
         elif unread or wish.walk or report.files_changed:
             self.trimmer.soon()
         return report
@@ -90,8 +119,8 @@ class SyncTurn:
 
     async def _stay(self) -> SyncReport:
         """Stay at the snapshot that a person restored."""
-        undoing, asked = self.tended.undoing, self.direction.rollback
-        if undoing is None or asked is None:  # every pinned gateway has a rollback
+        rollback, asked = self.folder.rollback, self.direction.rollback
+        if rollback is None or asked is None:  # every pinned gateway has a rollback
             raise StokerError("no snapshot can be restored here")
         self._before()
         try:
@@ -100,8 +129,8 @@ class SyncTurn:
                     f"nothing is written here, so snapshot {asked.to_snapshot} is not put back",
                     reason=Reason.DRY_RUN,
                 )
-            job, approved = self.tended.keeper.job, self.direction.approved
-            pin, report = await undoing.stay(job, asked.id, asked.to_snapshot, approved=approved)
+            job, approved = self.folder.job, self.direction.approved
+            pin, report = await rollback.stay(job, asked.id, asked.to_snapshot, approved=approved)
         except StokerError as error:
             self._failed(error, self._trigger)
             raise
@@ -118,7 +147,8 @@ class SyncTurn:
         said = self.board.report
         self.audit.failed(error, trigger, commit=said.commit, ref=said.ref)
         self.startup.failed(f"{error.reason}: {error.message}")
-        quarantine = self.tended.undoing.standing.quarantine if self.tended.undoing is not None else None
+        rollback = self.folder.rollback
+        quarantine = rollback.standing.quarantine if rollback is not None else None
         if quarantine is not None and quarantine.restored and error.reason == quarantine.reason:
             self.startup.stays()
 
@@ -131,27 +161,16 @@ class SyncTurn:
         return (self.direction.trigger if is_new else "") or POLLING
 
     def _tell_copies(self) -> None:
-        if self.tended.undoing is not None:
-            self.board.copied(self.tended.undoing.standing)
-
-    async def verify(self) -> FolderDrift:
-        """Return the drift; empty if the folder was never synced."""
-        try:
-            drift = await self.tended.verify()
-        except Stalled as error:
-            if error.reason is not Reason.NEVER_SYNCED:
-                raise
-            return FolderDrift()
-        self.board.drifted(drift)
-        self.trimmer.soon()
-        return drift
+        if self.folder.rollback is not None:
+            self.board.copied(self.folder.rollback.standing)
 
     def _before(self) -> bool:
         """Return whether this is the second sync, which handles the files of the gateway's first boot."""
-        if self.attendant is None:
+        gateway = self.folder.gateway
+        if gateway is None:
             return False
-        self.attendant.initial = self.startup.initial
-        return self.attendant.needs_second_sync
+        gateway.initial = self.startup.initial
+        return gateway.needs_second_sync
 
     def _is_approved(self) -> bool:
         """Return whether the reported plan was approved; only a walk finds the unmanaged files it deletes."""
@@ -180,4 +199,4 @@ class SyncTurn:
 
     @property
     def _attended(self) -> GatewayOutcome | None:
-        return None if self.attendant is None else self.attendant.outcome
+        return None if self.folder.gateway is None else self.folder.gateway.outcome

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol
 
 from stoker.agent.sync.outcomes import SyncResult
 from stoker.agent.sync.sync_report import SyncReport
@@ -35,27 +34,6 @@ STARTING_REASONS = frozenset({Reason.GATEWAY_STARTING, Reason.NOT_COMMISSIONED})
 _PROJECTS = "projects/"
 LOCKED = "held"
 """The gateway hook's word for a scan lock that is held as intended."""
-
-
-class GatewayOutcomeFields(Protocol):
-    """The gateway's outcome of the last change (`stoker.ignition.sync.gateway_hook.GatewayOutcome`)."""
-
-    @property
-    def lock(self) -> str: ...
-    @property
-    def result(self) -> str: ...
-    @property
-    def durations(self) -> tuple[float, ...]: ...
-    @property
-    def trust(self) -> str: ...
-    @property
-    def applied(self) -> bool: ...
-    @property
-    def verified(self) -> bool: ...
-    @property
-    def held(self) -> tuple[HeldPath, ...]: ...
-    @property
-    def warnings(self) -> tuple[str, ...]: ...
 
 
 def report_subject(report: GatewayReport) -> tuple[str, ...]:

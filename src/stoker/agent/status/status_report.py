@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from stoker import __version__
 from stoker.agent.desired_state import DesiredState, ReportAddress
 from stoker.agent.identity import AgentIdentity
-from stoker.agent.loop.log_dedup import DriftedFiles
 from stoker.agent.rollback import report as going_back
 from stoker.agent.status import fields
 from stoker.agent.sync.outcomes import SyncResult
@@ -33,12 +32,14 @@ from stoker.domain.protocol import (
     SyncState,
 )
 from stoker.domain.reasons import Reason
+from stoker.engine.plan.drift import FolderDrift
 from stoker.engine.plan.guards import APPROVABLE_REASONS, HeldPlan
 from stoker.engine.plan.ledger import Ledger
 
 if TYPE_CHECKING:
     from stoker.agent.rollback.rollback import RollbackState
     from stoker.agent.rollback.state import RollbackPin
+    from stoker.ignition.sync.gateway_hook import GatewayOutcome
 
 MAX_HISTORY = 10
 
@@ -123,9 +124,7 @@ class CurrentReport:
         """Report that a sync with changes has begun."""
         self._say(replace(self.report, sync_status=SyncState.SYNCING, reason="", error_message=""))
 
-    def passed(
-        self, report: SyncReport, attended: fields.GatewayOutcomeFields | None, ledger: Ledger | None
-    ) -> None:
+    def passed(self, report: SyncReport, attended: GatewayOutcome | None, ledger: Ledger | None) -> None:
         """Report a finished sync; `ledger` is the data folder's, None if nothing was ever written."""
         said = self._gateway_said(
             replace(self.report, commit=str(report.commit), ref=str(report.ref)), attended
@@ -147,7 +146,7 @@ class CurrentReport:
             said = replace(said, drift_restored=restored)
         self._say(said)
 
-    def failed(self, error: StokerError, attended: fields.GatewayOutcomeFields | None = None) -> None:
+    def failed(self, error: StokerError, attended: GatewayOutcome | None = None) -> None:
         """Report an error that ended an iteration; files on disk are unchanged."""
         waits = isinstance(error, Wait) or error.reason in fields.STARTING_REASONS
         status = SyncState.PENDING if waits else SyncState.ERROR
@@ -192,9 +191,7 @@ class CurrentReport:
                 snapshots_kept=standing.kept.count,
             )
 
-    def stays(
-        self, pin: RollbackPin, report: SyncReport, attended: fields.GatewayOutcomeFields | None
-    ) -> None:
+    def stays(self, pin: RollbackPin, report: SyncReport, attended: GatewayOutcome | None) -> None:
         """Report that the files are at a snapshot and stay there while it is requested."""
         status, reason, message = fields.sync_status(report)
         said = replace(
@@ -232,7 +229,7 @@ class CurrentReport:
         """Acknowledge the deletion of the resource; from now on the agent syncs nothing."""
         self._say(replace(self.report, terminating_ack=True, reason=Reason.TERMINATING, error_message=""))
 
-    def drifted(self, drift: DriftedFiles) -> None:
+    def drifted(self, drift: FolderDrift) -> None:
         paths = sorted((*drift.modified, *drift.missing, *drift.extra))
         before = self.report.drift
         found = None
@@ -250,9 +247,7 @@ class CurrentReport:
         self.report = said
         self._offer(AddressedReport(self._address, said, self._may_create))
 
-    def _gateway_said(
-        self, said: GatewayReport, attended: fields.GatewayOutcomeFields | None
-    ) -> GatewayReport:
+    def _gateway_said(self, said: GatewayReport, attended: GatewayOutcome | None) -> GatewayReport:
         warnings = list(self._notices)
         if attended is None:
             return replace(

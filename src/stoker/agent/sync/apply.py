@@ -15,7 +15,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextlib import AsyncExitStack
 from contextvars import copy_context
-from dataclasses import dataclass
 
 from stoker.agent.sync.contents import ContentDerivation, PlanContents
 from stoker.agent.sync.diff import diff_lines
@@ -23,6 +22,7 @@ from stoker.agent.sync.hooks import SyncChange, SyncHook
 from stoker.agent.sync.threads import run_in_thread
 from stoker.domain.failpoints import reach_failpoint
 from stoker.domain.git_objects import BlobId, PathNote
+from stoker.engine.plan.plan import SyncPlan
 from stoker.engine.source_protocol import SourceReader
 from stoker.fs.apply_plan import ApplyResult, BlobReader, FileRules, StagingProgress, SyncStopped, apply_plan
 from stoker.fs.data_folder import DataFolder
@@ -32,37 +32,24 @@ from stoker.telemetry import tracing
 _STOP_CHECK_SECONDS = 0.1
 
 
-@dataclass(frozen=True, slots=True)
-class PlanExecution:
-    """Applies or rehearses one change in one data folder."""
+async def plan_contents(
+    reader: SourceReader, derived: Mapping[BlobId, ContentDerivation], plan: SyncPlan
+) -> PlanContents:
+    """Return the contents that the plan writes; those that the local copy of the source lacks are fetched."""
+    contents = PlanContents.of(reader, derived, plan.writes)
+    if plan.writes:
+        await reader.complete({contents.source(write.version.blob) for write in plan.writes})
+    return contents
 
-    change: SyncChange
-    folder: DataFolder
-    book: LedgerStore
-    reader: SourceReader
-    derived: Mapping[BlobId, ContentDerivation]
 
-    async def out(
-        self, rules: FileRules, hooks: Sequence[SyncHook], progress: StagingProgress | None
-    ) -> tuple[ApplyResult, tuple[PathNote, ...]]:
-        """Apply the change; return the result and the hooks' notes. The caller holds the folder lock."""
-        contents = await self._contents()
-        return await apply_change(self.change, self.folder, self.book, contents, rules, hooks, progress)
-
-    async def rehearse(self, *, diff: bool) -> tuple[str, ...]:
-        """Read the contents and raise an error that would stop the apply; with `diff`, return the diff."""
-        contents, writes = await self._contents(), self.change.plan.writes
-        if diff:
-            return await run_in_thread(lambda _: tuple(diff_lines(self.folder, self.change.plan, contents)))
-        await run_in_thread(lambda _: _prefetch_blobs(contents, [write.version.blob for write in writes]))
-        return ()
-
-    async def _contents(self) -> PlanContents:
-        writes = self.change.plan.writes
-        contents = PlanContents.of(self.reader, self.derived, writes)
-        if writes:
-            await self.reader.complete({contents.source(write.version.blob) for write in writes})
-        return contents
+async def rehearse(
+    plan: SyncPlan, folder: DataFolder, contents: PlanContents, *, diff: bool
+) -> tuple[str, ...]:
+    """Read the contents and raise an error that would stop the apply; with `diff`, return the diff."""
+    if diff:
+        return await run_in_thread(lambda _: tuple(diff_lines(folder, plan, contents)))
+    await run_in_thread(lambda _: _prefetch_blobs(contents, [write.version.blob for write in plan.writes]))
+    return ()
 
 
 async def apply_change(
@@ -75,7 +62,10 @@ async def apply_change(
     progress: StagingProgress | None = None,
     then: Callable[[], None] | None = None,
 ) -> tuple[ApplyResult, tuple[PathNote, ...]]:
-    """Apply the change with its hooks, whatever the contents' source; `then` runs before `after`."""
+    """Apply the change with its hooks, whatever the contents' source; return the hooks' notes as well.
+
+    The caller holds the folder lock. `then` runs in the worker thread, before the hooks' `after`.
+    """
     plan = change.plan
     reach_failpoint("carry.before")
     if not plan.actions:

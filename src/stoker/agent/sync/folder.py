@@ -1,26 +1,36 @@
-"""Syncs one data folder with its source; shared by `stoker sync` and the agent.
+"""Syncs one data folder, together with the gateway that reads it; shared by `stoker sync` and the agent.
 
-A `FolderSync` keeps the ledger in memory between syncs and reads it again only if another process has written
-it meanwhile. `stoker.agent.sync.run` has the steps of a single sync.
+    may it be synced?      finish an interrupted rollback; block a commit that was rolled back
+    is it still held?      a sync that would only find the same paths held again is skipped
+    fit the files          the gateway's own report may decide which files it gets
+    sync the folder        lock it, open the ledger, run the steps of `stoker.agent.sync.run`
+    settle the gateway     a sync without changes still completes gateway work that is pending
+    judge the change       roll it back if the gateway fails because of it
+
+A second sync follows the gateway's first boot and handles the files that the boot created. The ledger stays
+in memory between syncs and is read again only if another process has written it meanwhile.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from stoker.agent.sync.builtin_source import BuiltinSource
-from stoker.agent.sync.hooks import NoiseFilter, SyncHook
+from stoker.agent.sync.hooks import SyncHook
 from stoker.agent.sync.jobs import SyncJob, SyncOptions
 from stoker.agent.sync.noise_filter import drift_without_noise
+from stoker.agent.sync.outcomes import SyncResult
 from stoker.agent.sync.run import SyncPass
 from stoker.agent.sync.shell_hooks import ShellHooks
 from stoker.agent.sync.sync_report import DriftCheck, SyncReport
 from stoker.agent.sync.threads import run_in_thread
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import Stalled, StokerError
+from stoker.domain.git_objects import HeldPath
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId
 from stoker.engine.plan.drift import FolderDrift, find_drift
@@ -34,13 +44,22 @@ from stoker.fs.data_folder import DataFolder
 from stoker.fs.find_changes import scan_folder
 from stoker.fs.ledger_store import LedgerStore, lock_folder
 
+if TYPE_CHECKING:
+    from stoker.agent.bidirectional.capture import ChangeCapture
+    from stoker.agent.rollback.rollback import FolderRollback
+    from stoker.ignition.content.noise import ResourceNoise
+    from stoker.ignition.sync.gateway_hook import GatewayHook
+
 FULL_SYNC = SyncOptions()
 
 DriftFilter: TypeAlias = Callable[[FolderDrift, Ledger, DataFolder], Awaitable[FolderDrift]]
 
 
 class FolderSync:
-    """Syncs one data folder. One instance per folder and process; never two syncs at once."""
+    """Syncs one data folder. One instance per folder and process; never two syncs at once.
+
+    Close it with `aclose` if it has a gateway.
+    """
 
     def __init__(
         self,
@@ -48,11 +67,19 @@ class FolderSync:
         reader: SourceReader,
         *,
         hooks: Sequence[SyncHook] = (),
-        noise: NoiseFilter | None = None,
+        gateway: GatewayHook | None = None,
+        rollback: FolderRollback | None = None,
+        noise: ResourceNoise | None = None,
         clock: Clock | None = None,
         progress: StagingProgress | None = None,
     ) -> None:
+        """`hooks` run in this order and include those of `gateway` and `rollback`."""
         self.job = job
+        self.gateway = gateway
+        self.rollback = rollback
+        self.capture: ChangeCapture | None = None
+        """Captures changes made on the gateway, if bidirectional sync is enabled."""
+        self._files = job.files
         self._noise = noise
         self._reader = BuiltinSource(reader)
         self._hooks = (*hooks, ShellHooks(job.hooks, job.data_dir)) if job.hooks else tuple(hooks)
@@ -62,13 +89,67 @@ class FolderSync:
         self._visits: CleanFolderCache | None = None
         self._unrestored = False
         self._ignored = DriftIgnoreRules(job.ignore)
+        self._held: tuple[SyncOptions, SyncReport] | None = None
 
     async def resolve(self) -> CommitId:
         """Return the commit that the ref points to now."""
         return await self._reader.resolve(self.job.source.ref)
 
     async def sync(self, wish: SyncOptions = FULL_SYNC) -> SyncReport:
-        """Bring the data folder to the ref's current commit; raise when a guard or the source stops it."""
+        """Bring the data folder to the ref's current commit and complete the gateway work.
+
+        Raises when a guard or the source stops it, and when the gateway does not tolerate the change: then
+        the change was rolled back.
+        """
+        rollback, job = self.rollback, self.job
+        if rollback is None:
+            return await self._sync_with_gateway(wish)
+        try:
+            await rollback.before(job, wish, self.resolve)
+        except StokerError:
+            await self._settle(wish)
+            raise
+        try:
+            report = await self._sync_with_gateway(wish)
+        except StokerError:
+            if not wish.dry_run:
+                await rollback.judge(job)  # the rollback trigger may concern the change before this one
+            raise
+        if not wish.dry_run:
+            await rollback.judge(job)
+        return report
+
+    async def _sync_with_gateway(self, wish: SyncOptions) -> SyncReport:
+        if self._held is not None:
+            before, report = self._held
+            # With a fixed commit the last report still holds; without one the ref must be resolved.
+            if wish == before and wish.commit and await self._still_held(report.plan.held):
+                return report
+        self._held = None
+        gateway = self.gateway
+        second = gateway is not None and gateway.needs_second_sync
+        if gateway is not None:
+            if second:
+                boot = await self._made_by_boot(gateway)
+                wish = wish._replace(walk=True, first_contact=True, made_by_boot=boot)
+            files = await gateway.fitting(self._files, dry_run=wish.dry_run)
+            self.job = self.job._replace(files=files)
+        try:
+            report = await self._sync_folder(wish)
+        except StokerError:
+            await self._settle(wish)  # an unreachable source is no reason to leave a scan undone
+            raise
+        if gateway is not None:
+            if second and report.result in (SyncResult.DONE, SyncResult.UNVERIFIED):
+                gateway.commissioned()
+            if report.applied is not None and not report.files_changed:
+                owed = await gateway.settle()
+                report = replace(report, unverified=tuple(dict.fromkeys((*report.unverified, *owed))))
+        if report.plan.held:
+            self._held = wish, report
+        return report
+
+    async def _sync_folder(self, wish: SyncOptions) -> SyncReport:
         started = self._clock.monotonic()
         if self._unrestored:  # only a walk over the folder finds the drift that waits to be restored
             wish = wish._replace(walk=True)
@@ -98,11 +179,33 @@ class FolderSync:
             )  # only a second sync profits from the cache, so `stoker sync` never builds it
         return report.lasting(self._clock.monotonic() - started)
 
+    async def _made_by_boot(self, gateway: GatewayHook) -> Mapping[str, str]:
+        """Return the contents that the first boot changed.
+
+        They are read from disk as soon as the boot has ended, and stored. The second sync may have to wait
+        for days; a restart of the gateway meanwhile is not a first boot.
+        """
+        boot = gateway.first_boot
+        if not boot.noted:
+            boot.remember(await self._changed_contents() if boot.ended_just_now else {})
+        return boot.changed
+
+    async def _still_held(self, held: Sequence[HeldPath]) -> bool:
+        changed = [one for one in held if one.reason == Reason.CHANGE_HELD]
+        opened = [one for one in held if one.reason != Reason.CHANGE_HELD]
+        if changed and not (self.capture is not None and self.capture.still_held(changed)):
+            return False
+        return not opened or (self.gateway is not None and await self.gateway.still_held(opened))
+
+    async def _settle(self, wish: SyncOptions) -> None:
+        if self.gateway is not None and not wish.dry_run:
+            await self.gateway.settle()
+
     async def verify(self) -> DriftCheck:
         """Return the drift since the last sync, without differences that are noise or ignored."""
         return await verify_folder(self.job.data_dir, self._quieted, self._ignored)
 
-    async def changed_contents(self) -> dict[str, str]:
+    async def _changed_contents(self) -> dict[str, str]:
         """Map each changed file of the ledger to its content on disk now; empty for a missing file."""
         with DataFolder.opened(self.job.data_dir) as folder:
             ledger = self._open(folder).ledger
@@ -140,11 +243,16 @@ class FolderSync:
         """Release the cached ledger and folder cache; the next sync reads them again."""
         self._book = self._visits = None
 
+    async def aclose(self) -> None:
+        if self.gateway is not None:
+            await self.gateway.aclose()
+
     async def _quieted(self, found: FolderDrift, ledger: Ledger, folder: DataFolder) -> FolderDrift:
         if any(self._ignored.pointers(path) for path in found.modified):
             # Transformed contents exist only during a sync, so compare by a dry run of the ledger's commit.
             try:
-                return (await self.sync(SyncOptions(dry_run=True, commit=CommitId(ledger.commit)))).drift
+                dry = SyncOptions(dry_run=True, commit=CommitId(ledger.commit))
+                return (await self._sync_folder(dry)).drift
             except StokerError:  # a file that cannot be compared is reported as drift
                 return found
         if self._noise is None:

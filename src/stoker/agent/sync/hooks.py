@@ -7,7 +7,6 @@ engine knows none of them.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol
@@ -43,16 +42,4 @@ class SyncHook(Protocol):
 
     async def after(self, change: SyncChange, applied: ApplyResult) -> tuple[PathNote, ...]:
         """Called when the files are in place; the report lists the returned notes as not verified."""
-        ...
-
-
-class NoiseFilter(Protocol):
-    """Knows which differences between two versions of a resource are meaningless."""
-
-    def doubtful(self, paths: Collection[str]) -> Mapping[str, tuple[str, ...]]:
-        """Group by folder the changed paths that may be noise, for folders in which nothing else changed."""
-        ...
-
-    def means_nothing(self, name: str, before: bytes | None, after: bytes | None) -> bool:
-        """Return whether one file's difference is noise; a folder is noise only if all of its files are."""
         ...

@@ -13,10 +13,9 @@ import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from stoker.agent.sync.contents import ContentDerivation, PlanContents
-from stoker.agent.sync.hooks import NoiseFilter
 from stoker.agent.sync.threads import run_in_thread
 from stoker.domain.errors import StokerError
 from stoker.domain.git_objects import Blob, BlobId
@@ -28,6 +27,9 @@ from stoker.engine.plan.live import LiveDifferences
 from stoker.engine.plan.plan import SyncPlan, WriteFile
 from stoker.engine.source_protocol import SourceReader
 from stoker.fs.data_folder import DataFolder
+
+if TYPE_CHECKING:
+    from stoker.ignition.content.noise import ResourceNoise
 
 MAX_COMPARED_BYTES = 1 << 20
 
@@ -71,7 +73,7 @@ async def without_ignored(plan: SyncPlan, ignored: DriftIgnoreRules, around: Noi
     return plan.adopting({path: stats[path] for path in silent}) if silent else plan
 
 
-async def without_noise(plan: SyncPlan, noise: NoiseFilter, around: NoiseContext) -> SyncPlan:
+async def without_noise(plan: SyncPlan, noise: ResourceNoise, around: NoiseContext) -> SyncPlan:
     """Return the plan without writes that would change only noise."""
     live, ledger, folder, reader, derived = around
     others = [*(one.path for one in plan.removals), *(one.path for one in plan.modes)]
@@ -120,7 +122,7 @@ class EarlierContents(Protocol):
 
 
 async def drift_without_noise(
-    drift: FolderDrift, noise: NoiseFilter, *, ledger: Ledger, folder: DataFolder, reader: EarlierContents
+    drift: FolderDrift, noise: ResourceNoise, *, ledger: Ledger, folder: DataFolder, reader: EarlierContents
 ) -> FolderDrift:
     """Return the drift without the edits that a gateway routinely makes to its own resources."""
     groups = noise.doubtful([path for paths in drift.kinds.values() for path in paths])

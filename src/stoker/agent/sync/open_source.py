@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from stoker.agent.sync.folder import FolderSync
-from stoker.agent.sync.hooks import NoiseFilter, SyncHook
+from stoker.agent.sync.hooks import SyncHook
 from stoker.agent.sync.jobs import SyncJob
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import Misconfigured
@@ -21,6 +22,11 @@ from stoker.git.signature.policy import CommitRules, TrustedKeysReader
 from stoker.git.source.git import GitSource
 from stoker.git.source.shared import SharedVolumeSource
 
+if TYPE_CHECKING:
+    from stoker.agent.rollback.rollback import FolderRollback
+    from stoker.ignition.content.noise import ResourceNoise
+    from stoker.ignition.sync.gateway_hook import GatewayHook
+
 
 def open_keeper(
     job: SyncJob,
@@ -28,7 +34,9 @@ def open_keeper(
     access: RepoAccessReader | None = None,
     keys: TrustedKeysReader | None = None,
     hooks: Sequence[SyncHook] = (),
-    noise: NoiseFilter | None = None,
+    gateway: GatewayHook | None = None,
+    rollback: FolderRollback | None = None,
+    noise: ResourceNoise | None = None,
     clock: Clock | None = None,
     progress: StagingProgress | None = None,
     shared: Path | None = None,
@@ -54,7 +62,16 @@ def open_keeper(
         reader = SharedVolumeSource(runner, shared, clock, (rules.check,))
     else:
         reader = GitSource(remote, job.cache_dir, clock, rules=(rules.check,))
-    return FolderSync(job, reader, hooks=hooks, noise=noise, clock=clock, progress=progress)
+    return FolderSync(
+        job,
+        reader,
+        hooks=hooks,
+        gateway=gateway,
+        rollback=rollback,
+        noise=noise,
+        clock=clock,
+        progress=progress,
+    )
 
 
 def _open_artifact_source(

@@ -15,11 +15,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from stoker.agent.sync.apply import PlanExecution
+from stoker.agent.sync.apply import apply_change, plan_contents, rehearse
 from stoker.agent.sync.contents import ContentDerivation, LfsPointersFound, derive_blob_ids
-from stoker.agent.sync.hooks import NoiseFilter, SyncChange, SyncHook
+from stoker.agent.sync.hooks import SyncChange, SyncHook
 from stoker.agent.sync.jobs import SyncJob, SyncOptions
 from stoker.agent.sync.module_order import sort_modules
 from stoker.agent.sync.noise_filter import NoiseContext, without_ignored, without_noise
@@ -54,6 +54,9 @@ from stoker.fs.ledger_store import LedgerStore
 from stoker.fs.staging import discard_staging
 from stoker.telemetry import tracing
 
+if TYPE_CHECKING:
+    from stoker.ignition.content.noise import ResourceNoise
+
 # The settings digest does not depend on the commit time; `_all` reads the real time when it maps all files.
 _SOME_TIME = 0
 
@@ -79,7 +82,7 @@ class SyncPass:
     book: LedgerStore
     visits: CleanFolderCache | None = None
     progress: StagingProgress | None = None
-    noise: NoiseFilter | None = None
+    noise: ResourceNoise | None = None
     pointers: frozenset[BlobId] = frozenset()
     """Contents found to be Git LFS pointers so far; they are not delivered."""
     ignored: DriftIgnoreRules = NO_DRIFT_IGNORED
@@ -281,19 +284,18 @@ class SyncPass:
         plan, derived, report = decision
         ledger = self._ledger
         change = SyncChange(self.commit, self.job.source.ref, plan, initial=ledger is None, before=ledger)
-        carrying = PlanExecution(change, self.folder, self.book, self.reader, derived)
         if self.wish.dry_run:
-            return await self._rehearse(carrying, report)
+            return await self._rehearse(decision)
         if self._is_another(plan):
             report = replace(report, applied=None, stalled=report.stalled or _plan_not_approved(plan))
-            return await self._rehearse(carrying, report)
+            return await self._rehearse(decision._replace(report=report))
         if report.stalled is not None:
             raise report.stalled
         # An unreadable ledger is not a first sync, so it waits for its window. An interrupted apply is
         # finished even outside a maintenance window.
         free = (change.initial and not self.book.trouble) or (ledger is not None and bool(ledger.intended))
         if self.wish.waits is not None and plan.actions and not free:
-            await carrying.rehearse(diff=False)
+            await rehearse(plan, self.folder, await plan_contents(self.reader, derived, plan), diff=False)
             return replace(report, applied=None, waits=self.wish.waits)
         if plan.actions:
             held = [place for hook in self.hooks for place in await hook.hold(change)]
@@ -302,18 +304,27 @@ class SyncPass:
         # While hooks hold every path, each sync makes the same plan again and needs its approval.
         released_by = decision.plan.digest if plan.actions else None
         plan = using(plan, self.wish.approved, ledger, released_by)
-        carrying = replace(carrying, change=replace(change, plan=plan))
-        rules = FileRules(self.job.owner, self.job.umask)
-        return report.after(*await carrying.out(rules, self.hooks, self.progress))
+        applied, unverified = await apply_change(
+            replace(change, plan=plan),
+            self.folder,
+            self.book,
+            await plan_contents(self.reader, derived, plan),
+            FileRules(self.job.owner, self.job.umask),
+            self.hooks,
+            self.progress,
+        )
+        return replace(report, applied=applied, unverified=unverified)
 
     def _is_another(self, plan: SyncPlan) -> bool:
         """Return whether this is not the approved plan; syncs that continue a begun plan need no approval."""
         ledger, only = self._ledger, self.wish.only
         return bool(only) and ledger is not None and ledger.commit != self.commit and plan.digest != only
 
-    async def _rehearse(self, carrying: PlanExecution, report: SyncReport) -> SyncReport:
+    async def _rehearse(self, decision: _SyncDecision) -> SyncReport:
+        plan, derived, report = decision
         try:
-            return replace(report, diff=await carrying.rehearse(diff=self.wish.diff))
+            contents = await plan_contents(self.reader, derived, plan)
+            return replace(report, diff=await rehearse(plan, self.folder, contents, diff=self.wish.diff))
         except Stalled as error:
             return replace(report, stalled=report.stalled or error)
 

@@ -39,9 +39,6 @@ class SyncReport:
     trouble: tuple[PathNote, ...] = ()
     duration_seconds: float = 0.0
 
-    def after(self, applied: ApplyResult, unverified: tuple[PathNote, ...] = ()) -> SyncReport:
-        return replace(self, applied=applied, unverified=unverified)
-
     def lasting(self, seconds: float) -> SyncReport:
         return replace(self, duration_seconds=seconds)
 

@@ -176,8 +176,8 @@ async def roll_back(
     order = order._replace(job=order.job._replace(source=source))
     async with ConfiguredSync(order, nudged_by=nudged_by, progress=progress) as kept:
         report = await kept.go_to(commit)
-        if kept.undoing is not None:
-            kept.undoing.pin(commit, str(order.job.source.ref))
+        if kept.folder.rollback is not None:
+            kept.folder.rollback.pin(commit, str(order.job.source.ref))
     return kept, report
 
 

@@ -1,7 +1,9 @@
 """Connects a sync request to the agent's sync: login, keys, gateway hooks, rollback and progress bar.
 
 This is the only module where the command line meets `stoker.agent.sync`. Verbs call a `ConfiguredSync` for a
-sync, a plan or the drift, and get values back.
+sync, a plan or the drift, and get values back. With `--watch` the agent's loop calls it:
+
+    SyncLoop ─► ConfiguredSync ─► FolderSync ─► SyncPass ─► apply_change()
 """
 
 from __future__ import annotations
@@ -13,7 +15,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from stoker.agent.gates.maintenance_window import wait_for_window
-from stoker.agent.loop.gateway_sync import FolderAndGatewaySync
 from stoker.agent.sync.folder import FolderSync
 from stoker.agent.sync.gateway_ref import GatewayRef
 from stoker.agent.sync.jobs import SyncOptions
@@ -30,15 +31,16 @@ if TYPE_CHECKING:
     from stoker.agent.audit.audit_export import AuditExport
     from stoker.agent.audit.audit_log import AuditLog
     from stoker.agent.rollback.rollback import FolderRollback
-    from stoker.agent.sync.hooks import NoiseFilter, SyncHook
+    from stoker.agent.sync.hooks import SyncHook
     from stoker.agent.sync.sync_report import SyncReport
+    from stoker.dashboard.standalone.sync_observer import SyncObserver
     from stoker.domain.refs import CommitId
     from stoker.engine.plan.drift import FolderDrift
-    from stoker.engine.plan.ledger import Ledger
     from stoker.engine.source_protocol import SourceReader
     from stoker.fs.writer_claim import WriterClaim
+    from stoker.ignition.content.noise import ResourceNoise
     from stoker.ignition.sync.files_only import FilesOnlyHook
-    from stoker.ignition.sync.gateway_hook import GatewayHook, GatewayOutcome
+    from stoker.ignition.sync.gateway_hook import GatewayHook
     from stoker.snapshots.types import Snapshot
     from stoker.telemetry.log_shipper import LogShipper
 
@@ -70,19 +72,44 @@ class ConfiguredSync:
         self._audit: AuditLog | None = None
         self._own_shipper = audit_shipper() if shipper is None else None
         self._shipper = shipper or self._own_shipper
-        self._attendant, noise = _open_gateway(order, answered)
+        gateway, noise = _open_gateway(order, answered)
         files_only = _files_only(order)
         if files_only is not None:
             order = order._replace(job=order.job._replace(files=files_only.fitted(order.job.files)))
-        self.undoing = _open_rollback(order, self._attendant, files_only, noise, self._clock)
-        at_gateway = self._attendant if self._attendant is not None else files_only
-        hooks = (*self._told(), *_sync_hooks(order, self.undoing, at_gateway, self._clock))
-        keeper = _build_keeper(order, hooks, noise, reader, progress)
-        self._tended = FolderAndGatewaySync(keeper, self._attendant, self.undoing)
+        rollback = _open_rollback(order, gateway, files_only, noise, self._clock)
+        at_gateway = gateway if gateway is not None else files_only
+        hooks = (*self._told(), *_sync_hooks(order, rollback, at_gateway, self._clock))
+        self.folder = _open_folder(order, hooks, gateway, rollback, noise, reader, progress)
+        self.observer: SyncObserver | None = None
+        """Shows the next sync on the dashboard; set before each sync, if there is a dashboard."""
 
     async def sync(self, *, walk: bool = True, dry_run: bool = False, diff: bool = False) -> SyncReport:
-        """Run one sync; its plan may match any of the approved plans."""
-        if self.undoing is not None and self.order.pinned_at and not (dry_run or self.order.dry_run):
+        """Run one sync, or the rollback that a user requested on the dashboard."""
+        observer = self.observer
+        if observer is None:
+            return await self._follow(walk=walk, dry_run=dry_run, diff=diff)
+        rolled_back = await observer.pending_rollback(self.folder)
+        if rolled_back is not None:
+            return rolled_back
+        approved = observer.approved
+        try:
+            report = await self._follow(walk=walk, dry_run=dry_run, diff=diff)
+        except StokerError as error:
+            observer.failed(error, self.folder)
+            raise
+        observer.passed(report, self.folder, approved, walk=walk)
+        return report
+
+    async def verify(self) -> FolderDrift:
+        drift = (await self.folder.verify()).drift
+        if self.observer is not None:
+            self.observer.drifted(drift)
+        return drift
+
+    async def _follow(self, *, walk: bool, dry_run: bool, diff: bool) -> SyncReport:
+        """Sync to the request's ref, commit or snapshot; its plan may match any of the approved plans."""
+        pinned = self.folder.rollback is not None and bool(self.order.pinned_at)
+        if pinned and not (dry_run or self.order.dry_run):
             return await self.go_back(self.order.pinned_at)
         back = self.order.rollback.to_commit if self.order.rollback is not None else None
         return await self._sync(
@@ -114,42 +141,35 @@ class ConfiguredSync:
 
     async def go_back(self, snapshot_id: str, by: str = "") -> SyncReport:
         """Restore a snapshot and stay there, because the user or the resource asks for it."""
-        if self.undoing is None:
+        rollback = self.folder.rollback
+        if rollback is None:
             raise StokerError("no snapshot can be restored here")
-        job, trigger = self._tended.keeper.job, self._trigger()
+        job, trigger = self.folder.job, self._trigger()
         try:
             approved = self.order.approved_plans
-            _, report = await self.undoing.stay(job, snapshot_id, snapshot_id, by, approved)
+            _, report = await rollback.stay(job, snapshot_id, snapshot_id, by, approved)
         except StokerError as error:
             self._audited.failed(error, trigger, ref=str(job.source.ref))
             raise
         if report.files_changed:
-            scanned = self._attendant.outcome.result if self._attendant is not None else ""
-            self._audited.passed(report, trigger, scanned)
+            self._audited.passed(report, trigger, self._scan_result)
         return report
 
     async def _sync(self, wish: SyncOptions, *, dry_run: bool) -> SyncReport:
         trigger = self._trigger()
         try:
-            report = await self._tended.sync(wish)
+            report = await self.folder.sync(wish)
         except StokerError as error:
             if not dry_run:
                 self._audited.failed(error, trigger, ref=str(self.order.job.source.ref))
             raise
         if not dry_run and (report.files_changed or report.result is not SyncResult.DONE or self._audit):
-            scanned = self._attendant.outcome.result if self._attendant is not None else ""
-            self._audited.passed(report, trigger, scanned)
+            self._audited.passed(report, trigger, self._scan_result)
         return report
 
     @property
-    def outcome(self) -> GatewayOutcome | None:
-        """What the gateway reported about the last change."""
-        return self._attendant.outcome if self._attendant is not None else None
-
-    @property
-    def ledger(self) -> Ledger | None:
-        """The ledger of written files, if it was read already."""
-        return self._tended.keeper.ledger
+    def _scan_result(self) -> str:
+        return self.folder.gateway.outcome.result if self.folder.gateway is not None else ""
 
     def paused(self) -> None:
         """Record in the audit log that the sync is paused."""
@@ -187,16 +207,14 @@ class ConfiguredSync:
 
         return trigger_of(self._nudged_by())
 
-    async def verify(self) -> FolderDrift:
-        return await self._tended.verify()
-
     def show_warnings(self, verb: str) -> None:
         """Print the gateway's warnings of the last sync, which did not stop it."""
-        for warning in self._attendant.outcome.warnings if self._attendant is not None else ():
+        gateway = self.folder.gateway
+        for warning in gateway.outcome.warnings if gateway is not None else ():
             print_to_stderr(f"stoker {verb}: warning: {warning}")
 
     async def aclose(self) -> None:
-        await self._tended.aclose()
+        await self.folder.aclose()
         if self._own_shipper is not None:
             await asyncio.to_thread(self._own_shipper.close)
 
@@ -230,7 +248,7 @@ def list_snapshots(order: SyncRequest) -> list[Snapshot]:
 
 def _open_gateway(
     order: SyncRequest, answered: Callable[[float], None] | None
-) -> tuple[GatewayHook | None, NoiseFilter | None]:
+) -> tuple[GatewayHook | None, ResourceNoise | None]:
     if not order.host:
         return None, None
     from stoker.cli.sync.gateway_setup import open_attendant  # noqa: PLC0415 - not needed for files only
@@ -243,7 +261,7 @@ def _open_rollback(
     order: SyncRequest,
     attendant: GatewayHook | None,
     files_only: FilesOnlyHook | None,
-    noise: NoiseFilter | None,
+    noise: ResourceNoise | None,
     clock: Clock,
 ) -> FolderRollback | None:
     """Open snapshots and rollback for the folder; None if neither is configured nor requested."""
@@ -290,17 +308,35 @@ def _gateway_identity(order: SyncRequest) -> GatewayRef:
     return GatewayRef(order.gateway, order.namespace, order.resource)
 
 
-def _build_keeper(
+def _open_folder(
     order: SyncRequest,
     hooks: tuple[SyncHook, ...],
-    noise: NoiseFilter | None,
+    gateway: GatewayHook | None,
+    rollback: FolderRollback | None,
+    noise: ResourceNoise | None,
     reader: SourceReader | None,
     progress: SyncProgress | None,
 ) -> FolderSync:
     if reader is not None:
-        return FolderSync(order.job, reader, hooks=hooks, noise=noise, progress=progress)
-    access, keys = access_reader(order), keys_reader(order)
-    return open_keeper(order.job, access=access, keys=keys, hooks=hooks, noise=noise, progress=progress)
+        return FolderSync(
+            order.job,
+            reader,
+            hooks=hooks,
+            gateway=gateway,
+            rollback=rollback,
+            noise=noise,
+            progress=progress,
+        )
+    return open_keeper(
+        order.job,
+        access=access_reader(order),
+        keys=keys_reader(order),
+        hooks=hooks,
+        gateway=gateway,
+        rollback=rollback,
+        noise=noise,
+        progress=progress,
+    )
 
 
 def audit_shipper() -> LogShipper | None:

@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
-from stoker.agent.loop.loop import SyncAssignment, SyncLoop
+from stoker.agent.loop.loop import SyncLoop
 from stoker.agent.rollback.state import QuarantineRecord, RollbackPin, RollbackRecords
 from stoker.agent.sync.sync_report import SyncReport
 from stoker.cli.common.output import print_to_stderr
@@ -130,14 +130,15 @@ def subject_of(order: SyncRequest) -> FolderSubject:
 
 def _apply_page_requests(
     orders: RequestReloader, stage: StandaloneDashboard
-) -> Callable[[SyncAssignment, ConfiguredSync], SyncAssignment]:
-    def turn(found: SyncAssignment, kept: ConfiguredSync) -> SyncAssignment:
+) -> Callable[[ConfiguredSync], bool]:
+    def apply(kept: ConfiguredSync) -> bool:
         order = orders.order
         here = map(PlanApproval, sorted(stage.desk.approved))
         kept.order = order._replace(approved_plans=(*order.approved_plans, *here))
-        return stage.assigned(found, kept, subject_of(order), order.job.source.ref)
+        kept.observer = stage.next_sync(subject_of(order), order.job.source.ref)
+        return kept.observer is None
 
-    return turn
+    return apply
 
 
 def _token_gate(orders: RequestReloader, settings: WatchOptions) -> tuple[LocalAuth, Path, LocalToken | None]:

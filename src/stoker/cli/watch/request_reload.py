@@ -40,8 +40,8 @@ class RequestReloader:
         """Returns what triggered the current sync."""
         self.answered: Callable[[float], None] | None = None
         """Receives the seconds that the gateway took to answer each scan request."""
-        self.shown: Callable[[SyncAssignment, ConfiguredSync], SyncAssignment] | None = None
-        """Applies the dashboard's requests, such as pause, to the next assignment."""
+        self.shown: Callable[[ConfiguredSync], bool] | None = None
+        """Applies the dashboard's requests to the next sync; returns whether the sync is paused."""
         self._renewed = False
         self._claim: WriterClaim | None = None
         self.order = settings.over(build_order(given))
@@ -78,17 +78,14 @@ class RequestReloader:
                 shipper=self.shipper,
             )
         order = self.order
-        now = SyncAssignment(
-            kept=self._kept,
+        paused = order.paused if self.shown is None else self.shown(self._kept)
+        if paused:
+            self._kept.paused()
+        return SyncAssignment(
+            kept=None if paused else self._kept,
             interval=_interval(order.polling),
             drift=order.drift or DriftPolicy(DriftMode.RESTORE),
-            paused=order.paused,
         )
-        if self.shown is not None:
-            now = self.shown(now, self._kept)
-        if now.paused:
-            self._kept.paused()
-        return now
 
     def renew(self) -> None:
         """Drop all cached state of the folder before the next sync, because another writer changed it."""

@@ -2,7 +2,7 @@
 
     token_check      the local token
     pending_actions  requested actions until the loop's next iteration: pause, stop, rollback
-    observed_sync    wraps the loop's syncs: reports them and performs pending actions between them
+    sync_observer    shows the loop's syncs, and performs a pending rollback in place of one
     view, history    the current view, and the history from before this process
     actions          what users can do
     setup            all of that wired together

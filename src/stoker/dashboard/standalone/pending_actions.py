@@ -2,7 +2,7 @@
 
 Pause and stop are stored in files beside the ledger and survive a restart. The rest exists only in the
 memory of this process. At most one rollback is pending; the sync loop takes it
-(`stoker.dashboard.standalone.observed_sync`), and its requester may wait for the result.
+(`stoker.dashboard.standalone.sync_observer`), and its requester may wait for the result.
 """
 
 from __future__ import annotations

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 from stoker.agent.desired_state import ReportAddress
 from stoker.agent.identity import AgentIdentity
-from stoker.agent.loop.loop import SyncAssignment
 from stoker.agent.status.status_report import AddressedReport, CurrentReport
 from stoker.dashboard.standalone import history
 from stoker.dashboard.standalone.actions import LocalActions
-from stoker.dashboard.standalone.observed_sync import ObservedFolder, ObservedSync, RollbackCommands
 from stoker.dashboard.standalone.pending_actions import PendingActions
+from stoker.dashboard.standalone.sync_observer import RollbackCommands, SyncObserver
 from stoker.dashboard.standalone.view import FolderHold, FolderSubject, LocalViewSource
 from stoker.domain.clock import Clock
 from stoker.domain.errors import StokerError
@@ -50,26 +48,17 @@ class StandaloneDashboard:
         self._listing: asyncio.Task[None] | None = None
         self._stale = True
 
-    def assigned(
-        self, found: SyncAssignment, folder: ObservedFolder, subject: FolderSubject, ref: GitRef
-    ) -> SyncAssignment:
-        """Return the loop's next assignment with the pending actions of users applied."""
+    def next_sync(self, subject: FolderSubject, ref: GitRef) -> SyncObserver | None:
+        """Apply the pending actions of users; return the observer of the next sync, None if it is paused."""
         self._release()
         self.scene.about(subject, self._held())
-        wants_pause = found.paused or self.desk.paused
-        paused = self.desk.stopped or (wants_pause and not self.desk.goes_back)
-        if paused:
+        wants_pause = subject.paused or self.desk.paused
+        if self.desk.stopped or (wants_pause and not self.desk.goes_back):
             self._board.paused(self._board.report.commit)
-        shown = ObservedSync(
-            folder,
-            self._ways,
-            self._board,
-            self.desk,
-            ref,
-            following=not wants_pause,
-            looked=self._looked,
+            return None
+        return SyncObserver(
+            self._ways, self._board, self.desk, ref, following=not wants_pause, looked=self._looked
         )
-        return replace(found, kept=shown, paused=paused)
 
     async def aclose(self) -> None:
         self.desk.stop()

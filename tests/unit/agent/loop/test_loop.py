@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from stoker.agent.loop.loop import MAX_PAUSE_SECONDS, SyncAssignment, SyncLoop
+from stoker.agent.loop.metrics import SyncMetrics
 from stoker.agent.sync.outcomes import SyncResult, SyncWait
 from stoker.agent.sync.sync_report import SyncReport
 from stoker.domain.errors import Retry, Stalled, StokerError, Wait
@@ -21,7 +22,7 @@ from stoker.domain.intent.policies import DriftMode, DriftPolicy
 from stoker.domain.paths import RelPath
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef
-from stoker.engine.plan.drift import FolderDrift as Drifted
+from stoker.engine.plan.drift import FolderDrift
 from stoker.engine.plan.plan import SyncPlan, WriteFile
 from stoker.fs.apply_plan import ApplyResult
 from stoker.kube.runtime.backoff import Backoff
@@ -48,13 +49,6 @@ class LoopClock:
         await asyncio.sleep(max(0.0, seconds))
 
 
-@dataclass(frozen=True)
-class Changed:
-    modified: tuple[str, ...] = ()
-    missing: tuple[str, ...] = ()
-    extra: tuple[str, ...] = ()
-
-
 @dataclass
 class Folder:
     """A folder whose source does what the test says."""
@@ -64,7 +58,7 @@ class Folder:
     error: BaseException | None = None
     left: tuple[PathNote, ...] = ()
     unverified: tuple[PathNote, ...] = ()
-    drift: Changed = Changed()
+    drift: FolderDrift = field(default_factory=FolderDrift)
     touched: str = ""
     """What a walk finds changed by somebody else, and puts back."""
     stuck: str = ""
@@ -112,11 +106,11 @@ class Folder:
             GitRef("main"),
             SyncPlan(),
             ApplyResult(modified=changed, errors=self.left),
-            drift=Drifted(modified=found),
+            drift=FolderDrift(modified=found),
             unverified=self.unverified,
         )
 
-    async def verify(self) -> Changed:
+    async def verify(self) -> FolderDrift:
         self.checks.append(asyncio.get_running_loop().time())
         if self.empty:
             raise Stalled("there is no ledger", reason=Reason.NEVER_SYNCED)
@@ -127,14 +121,14 @@ class Folder:
         return [round(moment, 3) for moment, _ in self.passes]
 
 
-@dataclass
-class Counts:
+class Counts(SyncMetrics):
     """What was counted, in order."""
 
-    all: list[str] = field(default_factory=list)
+    def __init__(self) -> None:
+        self.all: list[str] = []
 
-    def passed(self, outcome: SyncReport) -> None:
-        self.all.append(outcome.result)
+    def passed(self, report: SyncReport) -> None:
+        self.all.append(report.result)
 
     def failed(self, result: SyncResult, reason: str) -> None:
         self.all.append(f"{result} {reason}")
@@ -162,7 +156,9 @@ class Stage:
         self.told: list[SyncReport] = []
 
         async def assign() -> SyncAssignment:
-            return SyncAssignment(folder, interval, drift or DriftPolicy(DriftMode.OFF), self.paused)
+            return SyncAssignment(
+                None if self.paused else folder, interval, drift or DriftPolicy(DriftMode.OFF)
+            )
 
         self.watcher = SyncLoop(
             assign,
@@ -266,7 +262,7 @@ async def test_a_pass_that_outlasts_its_interval_is_not_overtaken() -> None:
 
 @in_virtual_time
 async def test_drift_is_reported_at_its_own_interval() -> None:
-    folder = Folder(drift=Changed(modified=("a",), extra=("b", "c")))
+    folder = Folder(drift=FolderDrift(modified=("a",), extra=("b", "c")))
     stage = Stage(folder, drift=DriftPolicy(DriftMode.REPORT, interval=100.0))
     await pass_time(205)
     await stage.end()
@@ -508,10 +504,10 @@ def test_a_trouble_is_logged_once_and_its_end_too(lines: list[dict[str, object]]
 def test_drift_is_logged_when_it_changes(lines: list[dict[str, object]]) -> None:
     @in_virtual_time
     async def story() -> None:
-        folder = Folder(drift=Changed(modified=("a",)))
+        folder = Folder(drift=FolderDrift(modified=("a",)))
         stage = Stage(folder, drift=DriftPolicy(DriftMode.REPORT, interval=60.0))
         await pass_time(1000)
-        folder.drift = Changed()
+        folder.drift = FolderDrift()
         await pass_time(1000)
         await stage.end()
 

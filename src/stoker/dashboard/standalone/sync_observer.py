@@ -1,42 +1,30 @@
-"""Wraps the syncs of a folder: reports each, and performs a pending rollback in place of a sync.
+"""Shows the syncs of a folder on the dashboard, and performs a pending rollback in place of a sync.
 
-Between the sync loop and the data folder (`stoker.agent.loop.loop.SyncableFolder`). It decides nothing
-about files: a rollback is that of `stoker rollback`, run here so that it never runs during a sync.
+`stoker.cli.sync.sync_setup.ConfiguredSync` calls it before and after each sync. It decides nothing about
+files: a rollback is that of `stoker rollback`, performed here so that it never runs during a sync.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from stoker.agent.loop.log_dedup import DriftedFiles
 from stoker.agent.rollback.report import pinned_report
-from stoker.agent.rollback.rollback import FolderRollback
 from stoker.agent.rollback.state import HAND, QuarantineRecord, RollbackPin
-from stoker.agent.status.fields import GatewayOutcomeFields
 from stoker.agent.status.status_report import CurrentReport
+from stoker.agent.sync.folder import FolderSync
 from stoker.agent.sync.sync_report import SyncReport
 from stoker.dashboard.standalone.pending_actions import HeldRollback, PendingActions, PendingRollback
 from stoker.domain.errors import StokerError, Wait
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import GitRef
+from stoker.engine.plan.drift import FolderDrift
 from stoker.engine.plan.guards import HeldPlan
-from stoker.engine.plan.ledger import Ledger
 from stoker.snapshots.types import Snapshot
 
-
-class ObservedFolder(Protocol):
-    """A data folder with its gateway, as the command line syncs it."""
-
-    @property
-    def undoing(self) -> FolderRollback | None: ...
-    @property
-    def outcome(self) -> GatewayOutcomeFields | None: ...
-    @property
-    def ledger(self) -> Ledger | None: ...
-    async def sync(self, *, walk: bool = True, dry_run: bool = False) -> SyncReport: ...
-    async def verify(self) -> DriftedFiles: ...
+if TYPE_CHECKING:
+    from stoker.ignition.sync.gateway_hook import GatewayOutcome
 
 
 class RollbackCommands(Protocol):
@@ -66,10 +54,9 @@ class RollbackCommands(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class ObservedSync:
-    """The folder as the sync loop sees it, with reports and pending actions."""
+class SyncObserver:
+    """Reports one sync, and the pending actions of users before it."""
 
-    folder: ObservedFolder
     ways: RollbackCommands
     board: CurrentReport
     desk: PendingActions
@@ -79,40 +66,51 @@ class ObservedSync:
     looked: Callable[[bool], None]
     """Called after each sync with whether it changed files."""
 
-    async def sync(self, *, walk: bool) -> SyncReport:
+    @property
+    def approved(self) -> frozenset[str]:
+        """Digests of plans that users approved and that no sync has used yet."""
+        return self.desk.approved
+
+    async def pending_rollback(self, folder: FolderSync) -> SyncReport | None:
+        """Perform the pending rollback in place of a sync; None if there is none."""
         errand = self.desk.way_back()
         if errand is not None:
-            return await self._gone_back(errand)
+            return await self._gone_back(errand, folder)
         if not self.following:
             raise Wait(
                 "it is paused, and what it was woken for was called off", after=1.0, reason=Reason.PAUSED
             )
-        given = self.desk.approved
-        try:
-            report = await self.folder.sync(walk=walk)
-        except StokerError as error:
-            self._failed(error)
-            raise
+        return None
+
+    def passed(self, report: SyncReport, folder: FolderSync, approved: frozenset[str], *, walk: bool) -> None:
+        """Report a finished sync; it has used the `approved` plans unless it waits for its window."""
         if report.waits is None:
-            self.desk.approved -= given
-        self._copied()
-        self.board.passed(report, self.folder.outcome, self.folder.ledger)
+            self.desk.approved -= approved
+        self._copied(folder)
+        self.board.passed(report, _outcome(folder), folder.ledger)
         if walk:
             self.board.drifted(report.drift_left)
         self.looked(report.files_changed > 0)
-        return report
 
-    async def verify(self) -> DriftedFiles:
-        drift = await self.folder.verify()
+    def failed(self, error: StokerError, folder: FolderSync) -> None:
+        pin = self.ways.pin
+        if error.reason is Reason.ROLLED_BACK and pin is not None and pin.by == HAND:
+            self.board.stays(
+                pin, pinned_report(pin, None, (), self.ref), None
+            )  # a requested rollback, not an error
+            return
+        self._copied(folder)
+        self.board.failed(error, _outcome(folder))
+
+    def drifted(self, drift: FolderDrift) -> None:
         self.board.drifted(drift)
-        return drift
 
-    async def _gone_back(self, errand: PendingRollback) -> SyncReport:
+    async def _gone_back(self, errand: PendingRollback, folder: FolderSync) -> SyncReport:
         self.board.syncing()
         try:
             report = await self.ways.go_back(errand.to, errand.approved)
         except StokerError as error:
-            self.board.failed(error, self.folder.outcome)
+            self.board.failed(error, _outcome(folder))
             if isinstance(error, HeldPlan):
                 self.desk.held_rollback = HeldRollback(errand.to, error)
             errand.fail(error)
@@ -127,16 +125,10 @@ class ObservedSync:
         errand.succeed(f"The files are at {errand.to[:40]} and stay there until a user releases them.")
         return report
 
-    def _failed(self, error: StokerError) -> None:
-        pin = self.ways.pin
-        if error.reason is Reason.ROLLED_BACK and pin is not None and pin.by == HAND:
-            self.board.stays(
-                pin, pinned_report(pin, None, (), self.ref), None
-            )  # a requested rollback, not an error
-            return
-        self._copied()
-        self.board.failed(error, self.folder.outcome)
+    def _copied(self, folder: FolderSync) -> None:
+        if folder.rollback is not None:
+            self.board.copied(folder.rollback.standing)
 
-    def _copied(self) -> None:
-        if self.folder.undoing is not None:
-            self.board.copied(self.folder.undoing.standing)
+
+def _outcome(folder: FolderSync) -> GatewayOutcome | None:
+    return folder.gateway.outcome if folder.gateway is not None else None
