@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 from stoker.agent.bidirectional.capture import ChangeCapture
-from stoker.agent.bidirectional.outbox_sender import OutboxSender
+from stoker.agent.bidirectional.outbox import OutboxSender
 from stoker.agent.bidirectional.types import OutboxAddress
 from stoker.agent.bidirectional.watch import CaptureLoop
 from stoker.agent.sync.jobs import SyncJob

@@ -27,7 +27,7 @@ from pathlib import Path
 import pytest
 
 from stoker.agent.bidirectional.capture import ChangeCapture
-from stoker.agent.bidirectional.outbox_sender import OutboxSender
+from stoker.agent.bidirectional.outbox import OutboxSender
 from stoker.agent.bidirectional.types import OutboxAddress
 from stoker.agent.sync.folder import FolderSync
 from stoker.agent.sync.jobs import SyncJob, SyncOptions

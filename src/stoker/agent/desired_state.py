@@ -19,8 +19,7 @@ from datetime import datetime
 
 from stoker.agent.gates.maintenance_window import wait_for_window
 from stoker.agent.identity import AgentIdentity, AgentPaths
-from stoker.agent.sync.jobs import SyncJob
-from stoker.agent.sync.outcomes import SyncWait
+from stoker.agent.sync.jobs import SyncJob, SyncWait
 from stoker.api.agent_spec import AgentSpec
 from stoker.api.kinds.stoker import SyncProfile
 from stoker.api.to_intent import IntentContext, PodFacts, SettledResource, gateway_intent_for, intent_for

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from stoker.agent.sync.outcomes import SyncResult
+from stoker.agent.sync.jobs import SyncResult
 from stoker.domain.errors import InvalidValue, Misconfigured, Retry, Stalled, StokerError, Wait
 from stoker.domain.reasons import Reason
 

@@ -22,10 +22,8 @@ from stoker.agent.audit.audit_log import FILE, AuditLog
 from stoker.agent.audit.diff_files import MAX_REPORTS, DiffFiles
 from stoker.agent.identity import AgentIdentity, AgentPaths
 from stoker.agent.sidecar.process import AgentOptions, AgentProcess
-from stoker.agent.sync.gateway_ref import GatewayRef
-from stoker.agent.sync.jobs import SyncJob, SyncOptions
+from stoker.agent.sync.jobs import GatewayRef, SyncJob, SyncOptions, SyncWait
 from stoker.agent.sync.open_source import open_keeper
-from stoker.agent.sync.outcomes import SyncWait
 from stoker.cli.exit_codes import ExitCode
 from stoker.domain.clock import SystemClock, parse_rfc3339, rfc3339
 from stoker.domain.errors import Stalled

@@ -13,9 +13,8 @@ import pytest
 
 from stoker.agent.sync.folder import FolderSync
 from stoker.agent.sync.hooks import SyncChange
-from stoker.agent.sync.jobs import SyncJob, SyncOptions
+from stoker.agent.sync.jobs import SyncJob, SyncOptions, SyncResult
 from stoker.agent.sync.open_source import open_keeper
-from stoker.agent.sync.outcomes import SyncResult
 from stoker.domain import failpoints
 from stoker.domain.clock import SystemClock
 from stoker.domain.errors import Stalled

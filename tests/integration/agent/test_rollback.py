@@ -19,9 +19,8 @@ from stoker.agent.rollback.rollback import FolderRollback
 from stoker.agent.rollback.setup import open_rollback
 from stoker.agent.rollback.state import HAND, QuarantineRecord, RollbackRecords
 from stoker.agent.sync.folder import FolderSync
-from stoker.agent.sync.jobs import SyncJob, SyncOptions
+from stoker.agent.sync.jobs import SyncJob, SyncOptions, SyncResult
 from stoker.agent.sync.open_source import open_keeper
-from stoker.agent.sync.outcomes import SyncResult
 from stoker.agent.sync.sync_report import SyncReport
 from stoker.domain import failpoints
 from stoker.domain.errors import Retry, Stalled, StokerError, Wait

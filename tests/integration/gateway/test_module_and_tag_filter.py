@@ -18,9 +18,8 @@ from pathlib import Path
 import pytest
 
 from stoker.agent.sync.folder import FolderSync
-from stoker.agent.sync.jobs import SyncJob, SyncOptions
+from stoker.agent.sync.jobs import SyncJob, SyncOptions, SyncResult
 from stoker.agent.sync.open_source import open_keeper
-from stoker.agent.sync.outcomes import SyncResult
 from stoker.cli.exit_codes import ExitCode
 from stoker.domain.errors import Retry
 from stoker.domain.intent.annotation_requests import PlanApproval

@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from stoker.agent.sync.hooks import SyncChange
-from stoker.agent.sync.jobs import SyncJob, SyncOptions
+from stoker.agent.sync.jobs import SyncJob, SyncOptions, SyncResult
 from stoker.agent.sync.open_source import open_keeper
-from stoker.agent.sync.outcomes import SyncResult
 from stoker.domain.errors import Retry, Stalled, StokerError
 from stoker.domain.git_objects import FileVersion, HeldPath, PathNote, blob_of
 from stoker.domain.intent.files import FileMapping, FilesIntent

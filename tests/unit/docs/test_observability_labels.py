@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.agent.sync.outcomes import SyncResult as PassResult
+from stoker.agent.sync.jobs import SyncResult as PassResult
 from stoker.api.registry import KINDS
 from stoker.dashboard.metrics import ActionResult, SignInResult
 from stoker.dashboard.view_models import DashboardAction

@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stoker.agent.sync.gateway_ref import GatewayRef
-from stoker.agent.sync.outcomes import SyncResult
+from stoker.agent.sync.jobs import GatewayRef, SyncResult
 from stoker.agent.sync.sync_report import SyncReport
 from stoker.domain.clock import Clock
 from stoker.domain.errors import StokerError, Wait

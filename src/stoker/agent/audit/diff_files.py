@@ -13,8 +13,8 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from stoker.agent.sync.gateway_ref import GatewayRef
 from stoker.agent.sync.hooks import SyncChange
+from stoker.agent.sync.jobs import GatewayRef
 from stoker.agent.sync.threads import run_in_thread
 from stoker.domain.clock import Clock
 from stoker.domain.errors import StokerError

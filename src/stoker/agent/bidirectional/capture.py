@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING
 from stoker.agent.bidirectional import holds, state
 from stoker.agent.bidirectional.compose import ChangeComposer, ComposedChanges
 from stoker.agent.bidirectional.local_changes import UNREAD_VERSION, LocalChanges
-from stoker.agent.bidirectional.outbox_packing import ChangeTooLarge, pack_changes
-from stoker.agent.bidirectional.outbox_sender import OutboxSender
+from stoker.agent.bidirectional.outbox import ChangeTooLarge, OutboxSender, pack_changes
 from stoker.agent.bidirectional.significance import ChangeSignificance
 from stoker.agent.bidirectional.state import CaptureState, SentChanges
 from stoker.agent.bidirectional.status import CaptureStatus

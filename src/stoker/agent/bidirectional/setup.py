@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from stoker.agent.bidirectional.capture import ChangeCapture
-from stoker.agent.bidirectional.outbox_sender import OutboxSender
+from stoker.agent.bidirectional.outbox import OutboxSender
 from stoker.agent.bidirectional.types import OutboxAddress
 from stoker.agent.bidirectional.watch import CaptureLoop
 from stoker.agent.desired_state import DesiredState

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stoker.agent.sync.outcomes import SyncWait
+from stoker.agent.sync.jobs import SyncWait
 from stoker.domain.reasons import Reason
 
 if TYPE_CHECKING:

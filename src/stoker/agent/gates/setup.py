@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from stoker.agent.audit.diff_files import DiffFiles
 from stoker.agent.gates.validation_webhook import ValidationHook
-from stoker.agent.sync.gateway_ref import GatewayRef
+from stoker.agent.sync.jobs import GatewayRef
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,8 +14,8 @@ from contextlib import asynccontextmanager
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
-from stoker.agent.sync.gateway_ref import GatewayRef
 from stoker.agent.sync.hooks import SyncChange
+from stoker.agent.sync.jobs import GatewayRef
 from stoker.domain.errors import Retry, Stalled
 from stoker.domain.git_objects import HeldPath, PathNote
 from stoker.domain.intent.policies import ValidationPolicy

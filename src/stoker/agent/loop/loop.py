@@ -3,7 +3,7 @@
 It runs one sync at a time. A trigger (a webhook, a signal, an edited file) ends a pause at once. Any number
 of triggers during a sync cause exactly one more sync. Failures are retried with growing, bounded pauses. On
 `stop` the loop finishes the running sync within its grace period and returns. It logs through
-`stoker.agent.loop.log_dedup`: one line for each change, one for each new error, one when the error is over.
+`stoker.agent.loop.log_lines`: one line for each change, one for each new error, one when the error is over.
 
 The loop does not know where its assignments come from (`assign`) or where reports go; the standalone command
 and the sidecar both run it.
@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
-from stoker.agent.loop.log_dedup import LogDedup
-from stoker.agent.sync.outcomes import SyncResult
+from stoker.agent.loop.log_lines import LogDedup
+from stoker.agent.sync.jobs import SyncResult
 from stoker.agent.sync.sync_report import SyncReport
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import Retry, Stalled, StokerError, Wait

@@ -6,7 +6,7 @@ and has no series for syncs that found nothing to do.
 
 from __future__ import annotations
 
-from stoker.agent.sync.outcomes import SyncResult
+from stoker.agent.sync.jobs import SyncResult
 from stoker.agent.sync.sync_report import SyncReport
 from stoker.domain.clock import Clock
 from stoker.telemetry.metrics import Metrics

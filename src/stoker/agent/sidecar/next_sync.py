@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from stoker.agent.audit.audit_log import MANUAL, POLLING, AuditLog
-from stoker.agent.bidirectional.outbox_sender import OutboxSender
+from stoker.agent.bidirectional.outbox import OutboxSender
 from stoker.agent.bidirectional.setup import capture_inputs as what_capture_is_made_of
 from stoker.agent.bidirectional.setup import open_capture
 from stoker.agent.bidirectional.watch import CaptureLoop
@@ -27,7 +27,7 @@ from stoker.agent.desired_state import (
 )
 from stoker.agent.gates.setup import gates_for
 from stoker.agent.identity import AgentIdentity, AgentPaths, check_pod
-from stoker.agent.loop.change_log_lines import ChangeLogHook
+from stoker.agent.loop.log_lines import ChangeLogHook
 from stoker.agent.loop.loop import SyncAssignment
 from stoker.agent.rollback.sidecar_setup import sidecar_rollback
 from stoker.agent.sidecar.gateway import FILES_ONLY_NOTE, files_only_for, gateway_attendant, gateway_stamp
@@ -43,7 +43,7 @@ from stoker.agent.status.publisher import StatusPublisher
 from stoker.agent.status.status_report import CurrentReport
 from stoker.agent.sync.credentials import access_reader, keys_reader
 from stoker.agent.sync.folder import FolderSync
-from stoker.agent.sync.gateway_ref import GatewayRef
+from stoker.agent.sync.jobs import GatewayRef
 from stoker.agent.sync.open_source import open_keeper
 from stoker.api.agent_spec import agent_spec_of
 from stoker.api.kinds.stoker import SyncProfile

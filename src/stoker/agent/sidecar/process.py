@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from stoker.agent.bidirectional.outbox_sender import OutboxSender
+from stoker.agent.bidirectional.outbox import OutboxSender
 from stoker.agent.identity import AgentIdentity, AgentPaths
 from stoker.agent.loop.loop import SyncLoop
 from stoker.agent.loop.metrics import SyncMetrics

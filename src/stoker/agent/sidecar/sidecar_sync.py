@@ -17,8 +17,7 @@ from stoker.agent.sidecar.memory_release import LARGE, MemoryTrimmer
 from stoker.agent.sidecar.startup import StartupGate
 from stoker.agent.status.status_report import CurrentReport
 from stoker.agent.sync.folder import FolderSync
-from stoker.agent.sync.jobs import SyncOptions
-from stoker.agent.sync.outcomes import SyncResult
+from stoker.agent.sync.jobs import SyncOptions, SyncResult
 from stoker.agent.sync.sync_report import SyncReport
 from stoker.domain.clock import Clock
 from stoker.domain.errors import Stalled, StokerError

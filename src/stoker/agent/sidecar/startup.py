@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from stoker.agent.identity import AgentPaths
-from stoker.agent.sync.outcomes import SyncResult
+from stoker.agent.sync.jobs import SyncResult
 from stoker.agent.sync.sync_report import SyncReport
 from stoker.domain.clock import Clock
 from stoker.domain.failpoints import reach_failpoint

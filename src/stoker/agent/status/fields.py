@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from stoker.agent.sync.outcomes import SyncResult
+from stoker.agent.sync.jobs import SyncResult
 from stoker.agent.sync.sync_report import SyncReport
 from stoker.domain.git_objects import HeldPath, PathNote
 from stoker.domain.paths import RelPath

@@ -16,7 +16,7 @@ from stoker.agent.desired_state import DesiredState, ReportAddress
 from stoker.agent.identity import AgentIdentity
 from stoker.agent.rollback import report as going_back
 from stoker.agent.status import fields
-from stoker.agent.sync.outcomes import SyncResult
+from stoker.agent.sync.jobs import SyncResult
 from stoker.agent.sync.sync_report import SyncReport
 from stoker.domain.clock import Clock, rfc3339
 from stoker.domain.errors import StokerError, Wait

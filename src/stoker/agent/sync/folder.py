@@ -21,9 +21,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from stoker.agent.sync.builtin_source import BuiltinSource
 from stoker.agent.sync.hooks import SyncHook
-from stoker.agent.sync.jobs import SyncJob, SyncOptions
+from stoker.agent.sync.jobs import SyncJob, SyncOptions, SyncResult
 from stoker.agent.sync.noise_filter import drift_without_noise
-from stoker.agent.sync.outcomes import SyncResult
 from stoker.agent.sync.run import SyncPass
 from stoker.agent.sync.shell_hooks import ShellHooks
 from stoker.agent.sync.sync_report import DriftCheck, SyncReport

@@ -1,21 +1,28 @@
-"""The parameters of a sync as values: source, files, target folder and options."""
+"""The values of a sync: its job and options, the gateway it is for, and its result as one word.
+
+The command line loads this module on every start, so names that only annotations need are not imported.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
+from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from stoker.agent.sync.outcomes import SyncWait
-from stoker.domain.intent.annotation_requests import PlanApproval
-from stoker.domain.intent.files import BinaryPolicy, FilesIntent
-from stoker.domain.intent.source import SourceIntent
-from stoker.domain.intent.template_values import TemplateValues
-from stoker.domain.refs import CommitId
+from stoker.domain.intent.files import BinaryPolicy
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+    from pathlib import Path
+
+    from stoker.domain.intent.annotation_requests import PlanApproval
+    from stoker.domain.intent.files import FilesIntent
     from stoker.domain.intent.policies import DriftIgnorePolicy
+    from stoker.domain.intent.source import SourceIntent
+    from stoker.domain.intent.template_values import TemplateValues
+    from stoker.domain.reasons import Reason
+    from stoker.domain.refs import CommitId
 
 
 class SyncJob(NamedTuple):
@@ -36,6 +43,38 @@ class SyncJob(NamedTuple):
     """File names of modules in the order the user listed; a dependency is still installed first."""
     ignore: tuple[DriftIgnorePolicy, ...] = ()
     """Differences on disk that are not drift."""
+
+
+class GatewayRef(NamedTuple):
+    """A gateway and its owner; without a cluster `resource` may be empty and `pod` always is."""
+
+    name: str
+    namespace: str = ""
+    resource: str = ""
+    pod: str = ""
+
+
+class SyncWait(NamedTuple):
+    """Why a change is not made yet."""
+
+    reason: Reason
+    until: datetime | None = None
+    """When it can be made; None if unknown."""
+
+    @property
+    def when(self) -> str:
+        """`until` as an RFC 3339 string for a status; empty if unknown."""
+        from stoker.domain.clock import rfc3339  # noqa: PLC0415 - few syncs wait
+
+        return rfc3339(self.until) if self.until is not None else ""
+
+    @property
+    def message(self) -> str:
+        when = f"opens at {self.when}" if self.until is not None else "is not in sight"
+        return f"no maintenance window is open; the next one {when}"
+
+    def as_json(self) -> dict[str, object]:
+        return {"reason": self.reason.value, "until": self.when or None, "message": self.message}
 
 
 class SyncOptions(NamedTuple):
@@ -67,3 +106,17 @@ class SyncOptions(NamedTuple):
     """Why no change is allowed now: the sync only plans. Ignored by the first sync of a folder."""
     only: str = ""
     """The digest of the only approved plan: a different plan is reported and not applied."""
+
+
+class SyncResult(StrEnum):
+    """The result of a sync, the same word in metrics, log lines and exit codes."""
+
+    DONE = "done"
+    HELD = "held"
+    """Applied except for held paths, such as a resource that is open in a Designer; they follow when free."""
+    WAITING = "waiting"
+    """Planned and not applied: no maintenance window is open."""
+    PARTIAL = "partial"
+    UNVERIFIED = "unverified"
+    STALLED = "stalled"
+    FAILED = "failed"

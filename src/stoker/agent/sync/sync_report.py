@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from stoker.agent.sync.outcomes import SyncResult, SyncWait
+from stoker.agent.sync.jobs import SyncResult, SyncWait
 from stoker.domain.errors import Stalled
 from stoker.domain.git_objects import PathNote
 from stoker.domain.refs import CommitId, GitRef

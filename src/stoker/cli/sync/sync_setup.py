@@ -16,10 +16,8 @@ from typing import TYPE_CHECKING, Self
 
 from stoker.agent.gates.maintenance_window import wait_for_window
 from stoker.agent.sync.folder import FolderSync
-from stoker.agent.sync.gateway_ref import GatewayRef
-from stoker.agent.sync.jobs import SyncOptions
+from stoker.agent.sync.jobs import GatewayRef, SyncOptions, SyncResult
 from stoker.agent.sync.open_source import open_keeper
-from stoker.agent.sync.outcomes import SyncResult
 from stoker.cli.common.output import print_to_stderr
 from stoker.cli.sync.git_credentials import access_reader, keys_reader
 from stoker.cli.sync.sync_request import SyncRequest
@@ -194,7 +192,7 @@ class ConfiguredSync:
         """Hooks that log the steps of a change; only a watching process has a log."""
         if self._nudged_by is None:
             return ()
-        from stoker.agent.loop.change_log_lines import ChangeLogHook  # noqa: PLC0415 - for --watch only
+        from stoker.agent.loop.log_lines import ChangeLogHook  # noqa: PLC0415 - for --watch only
 
         return (
             ChangeLogHook(self._clock, mappings=len(self.order.job.files.mappings), source=self._trigger),

@@ -11,7 +11,7 @@ import pytest
 from stoker.agent.bidirectional import holds as hold_rules
 from stoker.agent.bidirectional import state
 from stoker.agent.bidirectional.local_changes import MAX_MODE_CHANGES, UNREAD_VERSION, LocalChanges
-from stoker.agent.bidirectional.outbox_packing import ChangeTooLarge, pack_changes
+from stoker.agent.bidirectional.outbox import ChangeTooLarge, pack_changes
 from stoker.agent.bidirectional.state import CaptureState, RefusedChange, SentChanges
 from stoker.agent.bidirectional.status import CaptureStatus
 from stoker.agent.bidirectional.types import next_id

@@ -11,8 +11,8 @@ import pytest
 from aiohttp import web
 
 from stoker.agent.gates.validation_webhook import MAX_PATHS, MAX_REASON_LENGTH, ValidationHook, request_body
-from stoker.agent.sync.gateway_ref import GatewayRef
 from stoker.agent.sync.hooks import SyncChange
+from stoker.agent.sync.jobs import GatewayRef
 from stoker.domain.errors import Retry, Stalled, StokerError
 from stoker.domain.git_objects import BlobId, FileVersion
 from stoker.domain.intent.policies import ValidationPolicy

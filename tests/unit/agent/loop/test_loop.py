@@ -14,7 +14,7 @@ import pytest
 
 from stoker.agent.loop.loop import MAX_PAUSE_SECONDS, SyncAssignment, SyncLoop
 from stoker.agent.loop.metrics import SyncMetrics
-from stoker.agent.sync.outcomes import SyncResult, SyncWait
+from stoker.agent.sync.jobs import SyncResult, SyncWait
 from stoker.agent.sync.sync_report import SyncReport
 from stoker.domain.errors import Retry, Stalled, StokerError, Wait
 from stoker.domain.git_objects import BlobId, FileVersion, PathNote

@@ -10,7 +10,7 @@ import pytest
 from stoker.agent.desired_state import DesiredState, ReportAddress, build_direction
 from stoker.agent.identity import AgentIdentity, AgentPaths
 from stoker.agent.status.status_report import AddressedReport, CurrentReport
-from stoker.agent.sync.outcomes import SyncWait
+from stoker.agent.sync.jobs import SyncWait
 from stoker.agent.sync.sync_report import SyncReport
 from stoker.api.agent_spec import agent_spec_of
 from stoker.api.to_intent import PodFacts

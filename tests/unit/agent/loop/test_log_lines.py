@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from stoker.agent.loop.log_dedup import LogDedup
+from stoker.agent.loop.log_lines import LogDedup
 from stoker.agent.loop.loop import SyncAssignment, SyncLoop
 from stoker.agent.sync.sync_report import SyncReport
 from stoker.domain.errors import Retry

@@ -1,10 +1,14 @@
-"""Sends a change set through the outbox ConfigMaps, whole or not at all.
+"""The outbox: cuts a change set to size and sends it through ConfigMaps, whole or not at all.
 
 The controller creates eight ConfigMaps for all gateways of a resource and empties them; each holds at most 1
-MiB. A change set is a few chunks, each placed in a ConfigMap with enough room. They are written by
-server-side apply with a separate field manager, so that the report's keys and those of other gateways are
-never touched. The controller accepts a change set only when all its chunks are present. If a chunk finds no
-room, the earlier chunks are removed and the change set waits.
+MiB. `pack_changes` keeps the files of one folder together if possible, so that no resource arrives in half;
+the rest goes with the next change set, and a file that does not fit even alone is refused by name. It has no
+I/O and runs in a worker thread, because compressing takes time.
+
+`OutboxSender` places each chunk of a change set in a ConfigMap with enough room. It writes by server-side
+apply with a separate field manager, so that the report's keys and those of other gateways are never touched.
+The controller accepts a change set only when all its chunks are present. If a chunk finds no room, the
+earlier chunks are removed and the change set waits.
 """
 
 from __future__ import annotations
@@ -12,6 +16,8 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import replace
+from itertools import groupby
 from typing import TypeVar
 
 import msgspec
@@ -19,9 +25,18 @@ import msgspec
 from stoker.agent.identity import AgentIdentity
 from stoker.agent.status.publisher import MAX_MANAGER_LENGTH, manager_for
 from stoker.domain.clock import Clock
-from stoker.domain.errors import InvalidValue, Retry, StokerError
-from stoker.domain.protocol import CHANGE_MAPS, changes_map_name
-from stoker.domain.protocol.change_set_codec import ChangeSetChunk, chunk_key, is_complete
+from stoker.domain.errors import InvalidValue, Retry, Stalled, StokerError
+from stoker.domain.protocol import CHANGE_MAPS, ChangedFile, ChangeSet, changes_map_name
+from stoker.domain.protocol.change_set_codec import (
+    MAX_LINE,
+    MAX_SET_FILES,
+    MAX_UNPACKED,
+    ChangeSetChunk,
+    chunk_key,
+    encode,
+    is_complete,
+    unpacked_size,
+)
 from stoker.domain.reasons import Reason
 from stoker.kube.client.client import KubeClient
 from stoker.kube.client.deadlines import deadline
@@ -35,6 +50,52 @@ MAP_BYTES = 1 << 20
 """The API server's limit for a ConfigMap."""
 SEND_SECONDS = 60.0
 _SUFFIX = "-changes"
+
+
+class ChangeTooLarge(Stalled):
+    """A single file is larger than a change set can be."""
+
+    default_reason = Reason.CHANGE_REFUSED
+
+    def __init__(self, path: str) -> None:
+        super().__init__(
+            f"takes more room than a change set has: {MAX_UNPACKED >> 20} MiB, and compressed what "
+            f"{CHANGE_MAPS} ConfigMaps hold"
+        )
+        self.path = path
+
+
+def pack_changes(changes: ChangeSet) -> tuple[ChangeSet, tuple[bytes, ...]]:
+    """Return as many whole folders as fit, or as many files of the first folder, with their chunks."""
+    pieces = [tuple(some) for _, some in groupby(changes.files, key=_folder)]
+    while pieces:
+        now = replace(changes, files=tuple(one for some in pieces for one in some))
+        chunks = _encode_within_limit(now)
+        if chunks is not None:
+            return now, chunks
+        if len(now.files) == 1:
+            raise ChangeTooLarge(now.files[0].path)
+        if len(pieces) == 1:
+            pieces = [(one,) for one in pieces[0]]
+        pieces = pieces[: len(pieces) // 2]
+    return changes, ()
+
+
+def _encode_within_limit(changes: ChangeSet) -> tuple[bytes, ...] | None:
+    if not _fits_in_outbox(changes.files):
+        return None
+    try:
+        return encode(changes)
+    except InvalidValue:
+        return None
+
+
+def _folder(one: ChangedFile) -> str:
+    return one.path.rpartition("/")[0]
+
+
+def _fits_in_outbox(files: Sequence[ChangedFile]) -> bool:
+    return len(files) <= MAX_SET_FILES and unpacked_size(files) + MAX_LINE <= MAX_UNPACKED
 
 
 class _OutboxMap(msgspec.Struct, frozen=True, rename="camel"):
