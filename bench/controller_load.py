@@ -19,7 +19,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from stoker.agent.status.publisher import HEARTBEAT, manager_for
+from stoker.agent.config_maps import manager_for
+from stoker.agent.status.status_report import HEARTBEAT
 from stoker.domain.clock import SystemClock, rfc3339
 from stoker.domain.intent.intent import SyncResourceKind
 from stoker.domain.protocol import (

@@ -8,7 +8,7 @@ from contextlib import nullcontext
 import pytest
 
 from stoker.agent.sidecar.informers import ASK_SECONDS
-from stoker.agent.status.publisher import WRITE_SECONDS
+from stoker.agent.status.status_report import WRITE_SECONDS
 from stoker.domain.protocol import SyncState
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import RepoUrl

@@ -21,11 +21,11 @@ import pytest
 
 from stoker.agent.bidirectional import state
 from stoker.agent.bidirectional.capture import ChangeCapture
-from stoker.agent.bidirectional.outbox import OutboxSender, changes_manager
+from stoker.agent.bidirectional.outbox import OutboxSender
 from stoker.agent.bidirectional.types import OutboxAddress
 from stoker.agent.bidirectional.watch import CaptureLoop
+from stoker.agent.config_maps import MAX_MANAGER_LENGTH, changes_manager, manager_for
 from stoker.agent.identity import AgentIdentity
-from stoker.agent.status.publisher import MAX_MANAGER_LENGTH, manager_for
 from stoker.agent.sync.folder import FolderSync
 from stoker.agent.sync.jobs import SyncJob, SyncOptions, SyncResult
 from stoker.agent.sync.open_source import open_keeper

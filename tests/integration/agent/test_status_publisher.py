@@ -10,16 +10,10 @@ from dataclasses import replace
 
 import pytest
 
+from stoker.agent.config_maps import MAX_MANAGER_LENGTH, ConfigMapKeys, manager_for
 from stoker.agent.desired_state import ReportAddress
 from stoker.agent.identity import AgentIdentity
-from stoker.agent.status.publisher import (
-    HEARTBEAT,
-    MAX_MANAGER_LENGTH,
-    SYNCING_AFTER,
-    StatusPublisher,
-    manager_for,
-)
-from stoker.agent.status.status_report import AddressedReport
+from stoker.agent.status.status_report import HEARTBEAT, SYNCING_AFTER, AddressedReport, StatusPublisher
 from stoker.domain.protocol import GatewayReport, SyncState
 from stoker.kube.client.client import KubeClient
 from stoker.kube.config.config import load_config
@@ -40,7 +34,12 @@ class Voice:
         self.maps = ResourceMaps(cluster, namespace)
         self.clock = ManualClock()
         identity = AgentIdentity("gateway-0", namespace, "plant", gateway="filler")
-        self.publisher = StatusPublisher(client, identity, self.clock, random=lambda: 0.0)
+        self.publisher = StatusPublisher(
+            ConfigMapKeys(client, namespace, manager_for(identity.pod)),
+            identity,
+            self.clock,
+            random=lambda: 0.0,
+        )
         self.task = asyncio.ensure_future(self.publisher.run())
 
     def offer(self, report: GatewayReport, address: ReportAddress = HOME, *, may_create: bool = True) -> None:

@@ -22,8 +22,8 @@ from typing import TypeVar
 
 import msgspec
 
+from stoker.agent.config_maps import ConfigMapKeys, changes_manager
 from stoker.agent.identity import AgentIdentity
-from stoker.agent.status.publisher import MAX_MANAGER_LENGTH, manager_for
 from stoker.domain.clock import Clock
 from stoker.domain.errors import InvalidValue, Retry, Stalled, StokerError
 from stoker.domain.protocol import CHANGE_MAPS, ChangedFile, ChangeSet, changes_map_name
@@ -41,7 +41,6 @@ from stoker.domain.reasons import Reason
 from stoker.kube.client.client import KubeClient
 from stoker.kube.client.deadlines import deadline
 from stoker.kube.client.errors import Invalid, NotFound
-from stoker.kube.client.objects import ObjectHeader
 from stoker.kube.client.resources import CONFIG_MAPS
 
 T = TypeVar("T")
@@ -49,7 +48,6 @@ T = TypeVar("T")
 MAP_BYTES = 1 << 20
 """The API server's limit for a ConfigMap."""
 SEND_SECONDS = 60.0
-_SUFFIX = "-changes"
 
 
 class ChangeTooLarge(Stalled):
@@ -123,7 +121,7 @@ class OutboxSender:
         self._client = client
         self._identity = identity
         self._clock = clock
-        self._manager = changes_manager(identity.pod)
+        self._keys = ConfigMapKeys(client, identity.namespace, changes_manager(identity.pod))
 
     async def send(self, key: str, set_id: str, chunks: Sequence[bytes]) -> None:
         """Store all chunks of a change set; on an error none remain, as far as the API server answers."""
@@ -198,21 +196,8 @@ class OutboxSender:
         return found
 
     async def _put(self, name: str, chunks: Mapping[str, bytes]) -> None:
-        body = {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": {"name": name, "namespace": self._identity.namespace},
-            "binaryData": {key: base64.b64encode(chunk).decode() for key, chunk in chunks.items()},
-        }
-        await self._client.apply(
-            CONFIG_MAPS,
-            body,
-            name,
-            self._identity.namespace,
-            manager=self._manager,
-            force=True,
-            into=ObjectHeader,
-        )
+        keys = {key: base64.b64encode(chunk).decode() for key, chunk in chunks.items()}
+        await self._keys.apply(name, "binaryData", keys)
 
     async def _in_time(self, work: Awaitable[T]) -> T:
         try:
@@ -222,11 +207,6 @@ class OutboxSender:
             raise Retry(
                 f"the API server did not answer within {SEND_SECONDS:g} s", reason=Reason.UNREACHABLE
             ) from None
-
-
-def changes_manager(pod: str) -> str:
-    """Return the field manager of a pod's change sets, which differs from that of its report."""
-    return f"{manager_for(pod)[: MAX_MANAGER_LENGTH - len(_SUFFIX)]}{_SUFFIX}"
 
 
 def _assign_chunks(

@@ -17,6 +17,7 @@ from stoker.domain.clock import Clock
 from stoker.domain.errors import StokerError
 from stoker.fs.watch.paths import ChangedPaths, PathWatch
 from stoker.kube.runtime.backoff import Backoff
+from stoker.kube.runtime.waiting import first_of
 from stoker.telemetry.logs import get_logger
 
 COMPARE_SECONDS = 300.0
@@ -126,18 +127,11 @@ class CaptureLoop:
         pause = min(self._next, self._retry_at) - self._clock.monotonic()
         if pause <= 0 or self._told.is_set() or self.capturing.poked.is_set():
             return
-        works = [
-            asyncio.ensure_future(work)
-            for work in (self._clock.sleep(pause), self._told.wait(), self.capturing.poked.wait())
-        ]
         self._resting = True
         try:
-            await asyncio.wait(works, return_when=asyncio.FIRST_COMPLETED)
+            await first_of(self._clock.sleep(pause), self._told.wait(), self.capturing.poked.wait())
         finally:
             self._resting = False
-            for work in works:
-                work.cancel()
-            await asyncio.gather(*works, return_exceptions=True)
 
     async def _until_quiet(self) -> None:
         """Wait until no change was noticed for the debounce time, so that a burst of saves is one change."""

@@ -28,6 +28,7 @@ from stoker.domain.intent.policies import DriftMode, DriftPolicy
 from stoker.domain.reasons import Reason
 from stoker.engine.plan.drift import FolderDrift
 from stoker.kube.runtime.backoff import Backoff
+from stoker.kube.runtime.waiting import first_of
 from stoker.telemetry.health import Heartbeat
 from stoker.telemetry.logs import bind_pass, get_logger
 
@@ -231,29 +232,20 @@ class SyncLoop:
         due = min(self._next_look, self._next_drift, moment + self._until_opened())
         pause = min(max(due, self._not_before) - moment, MAX_RETRY_SECONDS)
         if pause > 0:
-            await self._first_of(self._clock.sleep(pause), self._wake.wait())
+            await first_of(self._clock.sleep(pause), self._wake.wait())
 
     async def _finished(self, work: Coroutine[object, object, None]) -> None:
         """Wait for the work to end; once `stop` is called, wait at most for the grace period."""
         task = asyncio.ensure_future(work)
         try:
-            await self._first_of(asyncio.shield(task), self._stopping.wait())
+            await first_of(asyncio.shield(task), self._stopping.wait())
             if not task.done():
-                await self._first_of(asyncio.shield(task), self._clock.sleep(self._grace))
+                await first_of(asyncio.shield(task), self._clock.sleep(self._grace))
             if not task.done():
                 log.warning("watch.cut_off", grace=self._grace)
         finally:
             task.cancel()
             await asyncio.wait([task])
-
-    async def _first_of(self, *works: Awaitable[object]) -> None:
-        tasks = [asyncio.ensure_future(work) for work in works]
-        try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _drifted_file_count(drift: FolderDrift) -> int:

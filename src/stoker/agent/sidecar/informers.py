@@ -16,6 +16,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
+from stoker.agent.config_maps import AgentConfigMap
 from stoker.api.kinds.stoker import SyncProfile
 from stoker.api.manifests.codec import decode
 from stoker.domain.clock import Clock
@@ -24,7 +25,6 @@ from stoker.domain.reasons import Reason
 from stoker.kube.client.client import KubeClient
 from stoker.kube.client.deadlines import deadline
 from stoker.kube.client.errors import NotFound
-from stoker.kube.client.objects import ObjectHeaderMeta
 from stoker.kube.client.resources import CONFIG_MAPS, ApiResource
 from stoker.kube.watch.reflector import Reflector
 from stoker.kube.watch.store import ObjectChange, ObjectKey
@@ -39,13 +39,6 @@ FIRST_LOOK = 10.0
 ASK_SECONDS = 5.0
 
 log = get_logger(__name__)
-
-
-class AgentConfigMap(msgspec.Struct, frozen=True):
-    """The fields of a ConfigMap that the agent reads."""
-
-    metadata: ObjectHeaderMeta = ObjectHeaderMeta()
-    data: dict[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,8 +39,7 @@ from stoker.agent.sidecar.podinfo import FileStamp, PodInfo
 from stoker.agent.sidecar.primary_watch import RedundancyGate
 from stoker.agent.sidecar.sidecar_sync import SidecarSync
 from stoker.agent.sidecar.startup import StartupGate
-from stoker.agent.status.publisher import StatusPublisher
-from stoker.agent.status.status_report import CurrentReport
+from stoker.agent.status.status_report import CurrentReport, StatusPublisher
 from stoker.agent.sync.credentials import access_reader, keys_reader
 from stoker.agent.sync.folder import FolderSync
 from stoker.agent.sync.jobs import GatewayRef

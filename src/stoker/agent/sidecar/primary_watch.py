@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from stoker.agent.desired_state import DesiredState, ReportAddress
 from stoker.agent.identity import AgentIdentity
-from stoker.agent.status.publisher import StatusPublisher
+from stoker.agent.status.status_report import StatusPublisher
 from stoker.api.to_intent.pod_facts import status_key
 from stoker.domain.clock import Clock, parse_rfc3339
 from stoker.domain.errors import Wait

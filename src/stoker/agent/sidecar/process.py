@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from stoker.agent.bidirectional.outbox import OutboxSender
+from stoker.agent.config_maps import ConfigMapKeys, manager_for
 from stoker.agent.identity import AgentIdentity, AgentPaths
 from stoker.agent.loop.loop import SyncLoop
 from stoker.agent.loop.metrics import SyncMetrics
@@ -23,7 +24,7 @@ from stoker.agent.sidecar.memory_release import preload_modules
 from stoker.agent.sidecar.next_sync import SyncAssigner
 from stoker.agent.sidecar.shutdown_clock import ShutdownClock
 from stoker.agent.sidecar.startup import StartupGate
-from stoker.agent.status.publisher import StatusPublisher
+from stoker.agent.status.status_report import StatusPublisher
 from stoker.domain.clock import Clock, SystemClock
 from stoker.kube.client.client import KubeClient
 from stoker.kube.config.config import ClusterConfig
@@ -79,7 +80,8 @@ class AgentProcess:
         )
         async with probes, KubeClient(settings.config, clock=clock, user_agent="stoker-agent") as client:
             await preload_modules()
-            publisher = StatusPublisher(client, identity, clock)
+            keys = ConfigMapKeys(client, identity.namespace, manager_for(identity.pod))
+            publisher = StatusPublisher(keys, identity, clock)
 
             def changed(by: str) -> None:
                 watcher.nudge(by)  # a changed object ends the loop's pause

@@ -1,13 +1,23 @@
-"""Builds the current report of this gateway from syncs, failures, pauses and drift.
+"""From the outcome of a sync to the status ConfigMap: the current report of this gateway, and its publisher.
 
-After each event it offers the whole report to `stoker.agent.status.publisher`. The result of a sync stays
-until another sync changes something, so a sync without changes leaves the report as it is. It must never
-raise: reporting must not fail a sync.
+    sync, failure, pause, drift ─► CurrentReport ─► StatusPublisher ─► the agent's key of the ConfigMap
+
+`CurrentReport` builds the whole report anew after each event, from the pure functions of
+`stoker.agent.status.fields`. The result of a sync stays until another sync changes something, so a sync
+without changes leaves the report as it is. It must never raise: reporting must not fail a sync.
+
+`StatusPublisher` is a task of its own and holds only the newest report, so that no sync ever waits for the
+API server. An unchanged report is not written again, except for a heartbeat every few minutes. Failed writes
+are retried with growing pauses. `stoker sync --watch` offers its reports to the dashboard instead.
 """
 
 from __future__ import annotations
 
+import asyncio
+import math
+import random as chance
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -16,32 +26,42 @@ from stoker.agent.desired_state import DesiredState, ReportAddress
 from stoker.agent.identity import AgentIdentity
 from stoker.agent.rollback import report as going_back
 from stoker.agent.status import fields
-from stoker.agent.sync.jobs import SyncResult
 from stoker.agent.sync.sync_report import SyncReport
 from stoker.domain.clock import Clock, rfc3339
-from stoker.domain.errors import StokerError, Wait
+from stoker.domain.errors import StokerError
 from stoker.domain.protocol import (
     PROTOCOL_VERSION,
-    DriftReport,
     DriftRestoreReport,
     GatewayChangesReport,
     GatewayReport,
-    HistoryEntryReport,
     RollbackReport,
     RollbackRequest,
     SyncState,
+    resource_labels,
 )
 from stoker.domain.reasons import Reason
 from stoker.engine.plan.drift import FolderDrift
-from stoker.engine.plan.guards import APPROVABLE_REASONS, HeldPlan
+from stoker.engine.plan.guards import HeldPlan
 from stoker.engine.plan.ledger import Ledger
+from stoker.kube.client.deadlines import deadline
+from stoker.kube.runtime.backoff import Backoff
+from stoker.kube.runtime.waiting import first_of
+from stoker.telemetry import tracing
+from stoker.telemetry.logs import get_logger
 
 if TYPE_CHECKING:
+    from stoker.agent.config_maps import ConfigMapKeys
     from stoker.agent.rollback.rollback import RollbackState
     from stoker.agent.rollback.state import RollbackPin
     from stoker.ignition.sync.gateway_hook import GatewayOutcome
 
-MAX_HISTORY = 10
+HEARTBEAT = 300.0
+SYNCING_AFTER = 1.0
+"""A sync that ends sooner is not reported as running."""
+WRITE_SECONDS = 10.0
+FINAL_REPORT_SECONDS = 5.0
+
+log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +104,8 @@ class CurrentReport:
 
     def seed(self, earlier: GatewayReport) -> None:
         """Take over the fields of an earlier agent's report that are still true."""
-        self.report = replace(self.report, **{name: getattr(earlier, name) for name in _CARRIED_FIELDS})
+        carried = {name: getattr(earlier, name) for name in fields.CARRIED_FIELDS}
+        self.report = replace(self.report, **carried)
 
     def addressed(self, address: ReportAddress, *, may_create: bool) -> None:
         self._address, self._may_create = address, may_create
@@ -107,7 +128,7 @@ class CurrentReport:
             service_path=intent.service_path,
             generation=direction.generation,
             terminating_ack=False,
-            rollback=self._asked_back(direction.rollback),
+            rollback=self._requested_rollback(direction.rollback),
         )
         if before.sync_status is SyncState.SYNCED and fields.report_subject(
             self.report
@@ -124,59 +145,43 @@ class CurrentReport:
         """Report that a sync with changes has begun."""
         self._say(replace(self.report, sync_status=SyncState.SYNCING, reason="", error_message=""))
 
-    def passed(self, report: SyncReport, attended: GatewayOutcome | None, ledger: Ledger | None) -> None:
+    def passed(self, report: SyncReport, outcome: GatewayOutcome | None, ledger: Ledger | None) -> None:
         """Report a finished sync; `ledger` is the data folder's, None if nothing was ever written."""
-        said = self._gateway_said(
-            replace(self.report, commit=str(report.commit), ref=str(report.ref)), attended
-        )
-        if report.applied is not None and report.result in (SyncResult.DONE, SyncResult.UNVERIFIED):
-            said = replace(
-                said, rollback=self._went_back(_SUCCEEDED, f"the files are at {report.commit.short}")
-            )
+        whole, now = report.result in fields.IN_PLACE, rfc3339(self._clock.now())
         said = replace(
-            said,
+            fields.gateway_fields(self.report, outcome, self._notices),
+            commit=str(report.commit),
+            ref=str(report.ref),
             waits_until=report.waits.when if report.waits is not None else "",
             skipped=tuple(fields.note_lines(report.skipped.notes)),
             skipped_total=report.skipped.total,
         )
-        said = self._planned(said, report) if report.applied is None else self._applied(said, report, ledger)
+        if report.applied is None:
+            said = fields.planned_fields(said, report, self._gate)
+        else:
+            if whole:
+                said = self._rolled_back(said, fields.SUCCEEDED, f"the files are at {report.commit.short}")
+            # While a path is held, the loop repeats the report of the same sync.
+            repeated, self._waiting = report is self._waiting, report if report.plan.held else None
+            said = fields.applied_fields(said, report, ledger)
+            unchanged = not report.files_changed and (not whole or said.synced_commit == report.commit)
+            if not (repeated or unchanged):
+                said = fields.changed_fields(said, report, ledger, now, self._snapshot)
         if paths := report.drift_restored:
-            now = rfc3339(self._clock.now())
             restored = DriftRestoreReport(len(paths), paths[: fields.MAX_LISTED], now)
             said = replace(said, drift_restored=restored)
         self._say(said)
 
-    def failed(self, error: StokerError, attended: GatewayOutcome | None = None) -> None:
-        """Report an error that ended an iteration; files on disk are unchanged."""
-        waits = isinstance(error, Wait) or error.reason in fields.STARTING_REASONS
-        status = SyncState.PENDING if waits else SyncState.ERROR
-        held = (
-            attended.held if attended is not None and error.reason is Reason.DESIGNER_SESSION_ACTIVE else ()
-        )
-        said = replace(
-            self._gateway_said(self.report, attended),
-            sync_status=status,
-            reason=error.reason,
-            error_message=error.message,
-            errors=(),
-            held_projects=fields.held_projects(held),
-            waits_until="",
-        )
-        undone = _FAILED
-        if isinstance(error, HeldPlan):
-            said = replace(said, pending_plan=fields.pending_plan(error.plan, error.reason))
-            undone = _PENDING  # a rollback that waits for approval has not failed
-        if status is SyncState.ERROR:
-            said = replace(
-                said,
-                rollback=self._went_back(undone, error.message),
-                history=self._with_entry(
-                    said,
-                    HistoryEntryReport(
-                        "", said.commit, said.ref, result=said.reason, snapshot_id=self._snapshot
-                    ),
-                ),
-            )
+    def failed(self, error: StokerError, outcome: GatewayOutcome | None = None) -> None:
+        """Report an error that ended an iteration."""
+        said = fields.gateway_fields(self.report, outcome, self._notices)
+        said = fields.failed_fields(said, error, outcome.held if outcome is not None else ())
+        if said.sync_status is SyncState.ERROR:
+            # A rollback that waits for approval has not failed.
+            result = fields.PENDING if isinstance(error, HeldPlan) else fields.FAILED
+            said = self._rolled_back(said, result, error.message)
+            now = rfc3339(self._clock.now())
+            said = replace(said, history=fields.with_failure(said, now, self._snapshot))
         self._say(said)
 
     def copied(self, standing: RollbackState) -> None:
@@ -191,11 +196,11 @@ class CurrentReport:
                 snapshots_kept=standing.kept.count,
             )
 
-    def stays(self, pin: RollbackPin, report: SyncReport, attended: GatewayOutcome | None) -> None:
+    def stays(self, pin: RollbackPin, report: SyncReport, outcome: GatewayOutcome | None) -> None:
         """Report that the files are at a snapshot and stay there while it is requested."""
         status, reason, message = fields.sync_status(report)
         said = replace(
-            self._gateway_said(self.report, attended),
+            fields.gateway_fields(self.report, outcome, self._notices),
             sync_status=status,
             reason=reason or Reason.ROLLED_BACK,
             error_message=message,
@@ -205,15 +210,12 @@ class CurrentReport:
             waits_until="",
             synced_commit=pin.commit,
             synced_ref=pin.ref,
-            rollback=self._went_back(_SUCCEEDED, f"the files are at snapshot {pin.snapshot}"),
         )
+        said = self._rolled_back(said, fields.SUCCEEDED, f"the files are at snapshot {pin.snapshot}")
         if report.files_changed:
-            entry = replace(fields.history_entry(report, Reason.ROLLED_BACK), snapshot_id=pin.snapshot)
-            said = replace(
-                said,
-                synced_at=rfc3339(self._clock.now()),
-                history=self._with_entry(said, entry, always=True),
-            )
+            now = rfc3339(self._clock.now())
+            entry = fields.history_entry(report, Reason.ROLLED_BACK, now, pin.snapshot)
+            said = replace(said, synced_at=now, history=fields.with_entry(said, entry))
         self._say(said)
 
     def paused(self, wanted: str) -> None:
@@ -230,13 +232,7 @@ class CurrentReport:
         self._say(replace(self.report, terminating_ack=True, reason=Reason.TERMINATING, error_message=""))
 
     def drifted(self, drift: FolderDrift) -> None:
-        paths = sorted((*drift.modified, *drift.missing, *drift.extra))
-        before = self.report.drift
-        found = None
-        if paths:
-            since = before.detected_at if before is not None else rfc3339(self._clock.now())
-            found = DriftReport(len(paths), tuple(paths[: fields.MAX_LISTED]), since)
-        self._say(replace(self.report, drift=found))
+        self._say(fields.drift_fields(self.report, drift, rfc3339(self._clock.now())))
 
     def changed_here(self, changes: GatewayChangesReport | None) -> None:
         """Report changes made on this gateway that git does not have yet."""
@@ -247,145 +243,150 @@ class CurrentReport:
         self.report = said
         self._offer(AddressedReport(self._address, said, self._may_create))
 
-    def _gateway_said(self, said: GatewayReport, attended: GatewayOutcome | None) -> GatewayReport:
-        warnings = list(self._notices)
-        if attended is None:
-            return replace(
-                said,
-                scan_result="",
-                scan_durations=(),
-                applied=None,
-                verified=None,
-                warnings=tuple(warnings),
-            )
-        if "unverified" in attended.trust:
-            warnings.append(attended.trust)
-        if attended.lock not in ("", fields.LOCKED):
-            warnings.append(f"scan lock: {attended.lock}")
-        warnings += attended.warnings
-        return replace(
-            said,
-            scan_result=attended.result or said.scan_result,
-            scan_durations=tuple(f"{seconds:.3f}s" for seconds in attended.durations),
-            applied=attended.applied,
-            verified=attended.verified,
-            warnings=tuple(dict.fromkeys(warnings)),
-        )
-
-    def _planned(self, said: GatewayReport, report: SyncReport) -> GatewayReport:
-        if not report.plan.actions and said.synced_commit == report.commit:
-            return replace(self._settled(said), pending_plan=None)
-        what = report.stalled or report.waits
-        why = what.reason if what is not None else self._gate or Reason.DRY_RUN
-        # No approval releases content that the source does not provide, though the reason is the same.
-        releasable = why not in APPROVABLE_REASONS or isinstance(what, HeldPlan)
-        held_for = why if releasable else self._gate or Reason.DRY_RUN
-        return replace(
-            said,
-            sync_status=SyncState.PENDING,
-            reason=why,
-            error_message=what.message if what is not None else "",
-            errors=(),
-            held_projects=(),
-            pending_plan=fields.pending_plan(report.plan, held_for),
-        )
-
-    def _settled(self, said: GatewayReport) -> GatewayReport:
-        """Report the gateway as synced: the plan is empty."""
-        return replace(
-            said, sync_status=SyncState.SYNCED, reason="", error_message="", errors=(), held_projects=()
-        )
-
-    def _applied(self, said: GatewayReport, report: SyncReport, ledger: Ledger | None) -> GatewayReport:
-        # While a path is held, the loop repeats the report of the same sync.
-        repeated, self._waiting = report is self._waiting, report if report.plan.held else None
-        status, reason, message = fields.sync_status(report)
-        whole = report.result in (SyncResult.DONE, SyncResult.UNVERIFIED)
-        kept = tuple(sorted(ledger.kept)) if ledger is not None else ()
-        waiting = ledger.awaiting_approval if ledger is not None else ()
-        said = replace(
-            said,
-            sync_status=status,
-            reason=reason,
-            error_message=message,
-            errors=tuple(fields.note_lines(report.errors or report.unverified)),
-            held_projects=fields.held_projects(report.plan.held),
-            pending_plan=fields.orphan_deletion_plan(report, waiting) if waiting else None,
-            orphans_kept=kept[: fields.MAX_LISTED],
-            orphans_kept_total=len(kept),
-        )
-        if repeated or (not report.files_changed and (not whole or said.synced_commit == report.commit)):
-            return said
-        return self._changed(said, report, ledger, whole=whole)
-
-    def _changed(
-        self, said: GatewayReport, report: SyncReport, ledger: Ledger | None, *, whole: bool
-    ) -> GatewayReport:
-        done = report.done
-        diff = fields.sync_diff(report, said.synced_commit)
-        return replace(
-            said,
-            files_added=len(done.added),
-            files_modified=len(done.modified),
-            files_deleted=len(done.deleted),
-            files_changed=report.files_changed,
-            projects_synced=report.projects,
-            duration=report.lasted,
-            synced_at=rfc3339(self._clock.now()),
-            synced_commit=str(report.commit) if whole else said.synced_commit,
-            synced_ref=str(report.ref) if whole else said.synced_ref,
-            checksums=fields.content_checksums(ledger.files) if ledger is not None else said.checksums,
-            diff=diff,
-            history=self._with_entry(
-                said,
-                replace(fields.history_entry(report, said.reason, diff), snapshot_id=self._snapshot),
-                always=True,
-            ),
-        )
-
-    def _with_entry(
-        self, said: GatewayReport, entry: HistoryEntryReport, *, always: bool = False
-    ) -> tuple[HistoryEntryReport, ...]:
-        """Return the history with the entry; a repeated failure stays one entry."""
-        newest = said.history[0] if said.history else None
-        same = newest is not None and (newest.commit, newest.result) == (entry.commit, entry.result)
-        if same and not always:
-            return said.history
-        return (replace(entry, timestamp=rfc3339(self._clock.now())), *said.history)[:MAX_HISTORY]
-
-    def _asked_back(self, request: RollbackRequest | None) -> RollbackReport | None:
+    def _requested_rollback(self, request: RollbackRequest | None) -> RollbackReport | None:
         """Return the state of a requested rollback; a request is never started twice."""
         before = self.report.rollback
         if request is None or (before is not None and before.id == request.id):
             return before
-        return RollbackReport(request.id, _PENDING)
+        return RollbackReport(request.id, fields.PENDING)
 
-    def _went_back(self, result: str, message: str) -> RollbackReport | None:
-        before = self.report.rollback
-        if before is None or not self._goes_back or before.result == _SUCCEEDED:
-            return before
-        return RollbackReport(before.id, result, message)
+    def _rolled_back(self, said: GatewayReport, result: str, message: str) -> GatewayReport:
+        if not self._goes_back:
+            return said
+        return replace(said, rollback=fields.rollback_result(said.rollback, result, message))
 
 
-_PENDING, _SUCCEEDED, _FAILED = "Pending", "Succeeded", "Failed"
+class StatusPublisher:
+    """Publishes the reports it is offered, under the agent's own key of the status ConfigMap."""
 
-_CARRIED_FIELDS = (
-    "synced_at",
-    "synced_commit",
-    "synced_ref",
-    "files_added",
-    "files_modified",
-    "files_deleted",
-    "files_changed",
-    "projects_synced",
-    "scan_result",
-    "duration",
-    "history",
-    "diff",
-    "checksums",
-    "rollback",
-    "last_snapshot",
-    "snapshots_kept",
-    "drift",
-    "drift_restored",
-)
+    def __init__(
+        self,
+        keys: ConfigMapKeys,
+        identity: AgentIdentity,
+        clock: Clock,
+        *,
+        backoff: Backoff | None = None,
+        random: Callable[[], float] = chance.random,
+    ) -> None:
+        self._keys = keys
+        self._labels = resource_labels(identity.door, identity.resource)
+        self._clock = clock
+        self._backoff = backoff if backoff is not None else Backoff(base=1.0, ceiling=60.0)
+        self._random = random
+        self._latest: AddressedReport | None = None
+        self._written: AddressedReport | None = None
+        self._wake = asyncio.Event()
+        self._stopping = False
+        self._failures = 0
+        self._not_before = -math.inf
+        self._offered_at = -math.inf
+        self._heartbeat_at = math.inf
+        self._trouble = ""
+        self._traceparent = ""
+
+    def offer(self, posting: AddressedReport) -> None:
+        """Take the newest report; it replaces an earlier report that is not written yet."""
+        before, now = self._latest, posting.report.without_heartbeat()
+        if before is None or now != before.report.without_heartbeat():
+            self._offered_at = self._clock.monotonic()
+        self._latest = posting
+        self._traceparent = tracing.traceparent()
+        self._wake.set()
+
+    def again(self) -> None:
+        """Write the report again although it has not changed: the ConfigMap may have been recreated."""
+        self._written = None
+        self._wake.set()
+
+    def hurry(self) -> None:
+        """End the backoff and write a pending report now."""
+        self._not_before = -math.inf
+        self._wake.set()
+
+    async def earlier(self, address: ReportAddress) -> GatewayReport | None:
+        """Return the report that an earlier agent wrote to this address; None if it cannot be read."""
+        try:
+            async with deadline(self._clock, WRITE_SECONDS):
+                text = (await self._keys.read(address.map)).get(address.key, "")
+            return GatewayReport.parse(text) if text else None
+        except (StokerError, TimeoutError):
+            return None
+
+    async def run(self) -> None:
+        """Write reports until stopped, then write the last report once more."""
+        while not self._stopping:
+            await self._until_due()
+            if not self._stopping and self._due() <= 0:
+                await self._write(WRITE_SECONDS)
+        if self._latest is not None:
+            self.again()
+            await self._write(FINAL_REPORT_SECONDS)
+
+    async def stop(self) -> None:
+        self._stopping = True
+        self._wake.set()
+
+    async def _until_due(self) -> None:
+        self._wake.clear()
+        pause = self._due()
+        if pause > 0:
+            await first_of(self._clock.sleep(min(pause, HEARTBEAT)), self._wake.wait())
+
+    def _due(self) -> float:
+        """Return the seconds until the next write."""
+        now, latest = self._clock.monotonic(), self._latest
+        if latest is None:
+            return math.inf
+        if self._written != latest:
+            quick = latest.report.sync_status is not SyncState.SYNCING or latest.report.reason != ""
+            due = self._offered_at + (0.0 if quick else SYNCING_AFTER)
+        else:
+            due = self._heartbeat_at
+        return max(due, self._not_before) - now
+
+    async def _write(self, seconds: float) -> None:
+        posting = self._latest
+        if posting is None:
+            return
+        try:
+            async with deadline(self._clock, seconds):
+                with self._traced():
+                    await self._leave(posting.address)
+                    await self._apply(posting)
+        except (StokerError, TimeoutError) as error:
+            self._failed(error)
+            return
+        if self._trouble:
+            log.info("status.written", map=posting.address.map, key=posting.address.key)
+        self._written, self._failures, self._not_before, self._trouble = posting, 0, -math.inf, ""
+        # After the deletion is acknowledged, no heartbeat is expected and the ConfigMap may be gone.
+        gone = posting.report.terminating_ack or not posting.may_create
+        self._heartbeat_at = (
+            math.inf if gone else self._clock.monotonic() + HEARTBEAT * (1.0 - 0.1 * self._random())
+        )
+
+    def _traced(self) -> AbstractContextManager[object]:
+        """Return the span of the report's trace; a heartbeat belongs to no trace."""
+        trace, self._traceparent = self._traceparent, ""
+        return tracing.span("status.report", parent=trace) if trace else nullcontext()
+
+    async def _apply(self, posting: AddressedReport) -> None:
+        address = posting.address
+        if not posting.may_create and not await self._keys.exists(address.map):
+            return
+        beating = replace(posting.report, heartbeat_at=rfc3339(self._clock.now()))
+        await self._keys.apply(address.map, "data", {address.key: beating.json()}, self._labels)
+
+    async def _leave(self, address: ReportAddress) -> None:
+        """Remove the key from the ConfigMap used before, so that readers find this gateway only once."""
+        before = self._written.address if self._written is not None else None
+        if before is not None and before.map != address.map and await self._keys.exists(before.map):
+            await self._keys.apply(before.map, "data", {}, self._labels)
+
+    def _failed(self, error: StokerError | TimeoutError) -> None:
+        message = error.message if isinstance(error, StokerError) else "the API server did not answer in time"
+        if message != self._trouble:
+            log.warning("status.unwritten", error=message)
+        self._trouble = message
+        self._failures += 1
+        self._not_before = self._clock.monotonic() + self._backoff.delay(self._failures)

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from stoker.agent.status.publisher import HEARTBEAT
+from stoker.agent.status.status_report import HEARTBEAT
 from stoker.cli.doctor.advice import advice_for, gateway_advice, troubleshooting_hint
 from stoker.cli.doctor.checks import (
     DoctorChain,

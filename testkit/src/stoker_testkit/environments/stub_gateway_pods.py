@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from stoker.agent.status.publisher import manager_for
+from stoker.agent.config_maps import manager_for
 from stoker.api.to_intent.pod_facts import PodFacts, gateway_name, status_key
 from stoker.domain.intent.intent import SyncResourceKind
 from stoker.domain.protocol import (
