@@ -8,5 +8,6 @@ sync           one sync: open the source, plan, apply, report
 rollback       snapshot before a change, restore after a failure
 bidirectional  changes made on the gateway, captured for Git
 status, audit  the report for the controller, the log for auditors
+config_maps    the keys that an agent writes into shared ConfigMaps
 fetcher        a Deployment's process that fetches once for many agents
 """

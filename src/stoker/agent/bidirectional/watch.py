@@ -41,13 +41,12 @@ class CaptureLoop:
         *,
         debounce: float,
         compare: float = COMPARE_SECONDS,
-        backoff: Backoff | None = None,
     ) -> None:
         self.capturing = capturing
         self._clock = clock
         self._debounce = debounce
         self._compare = min(compare, COMPARE_SECONDS)
-        self._backoff = backoff if backoff is not None else Backoff(base=1.0, ceiling=60.0)
+        self._backoff = Backoff(base=1.0, ceiling=60.0)
         self.notices = PathWatch(root, capturing.allowed.enters, capturing.allowed.takes, self._heard)
         self._told = asyncio.Event()
         self._last = -math.inf

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from stoker.agent.audit.audit_log import MANUAL, POLLING, AuditLog
 from stoker.agent.bidirectional.outbox import OutboxSender
-from stoker.agent.bidirectional.setup import capture_inputs as what_capture_is_made_of
-from stoker.agent.bidirectional.setup import open_capture
+from stoker.agent.bidirectional.setup import capture_inputs, open_capture
 from stoker.agent.bidirectional.watch import CaptureLoop
 from stoker.agent.desired_state import (
     DesiredState,
@@ -29,7 +28,7 @@ from stoker.agent.gates.setup import gates_for
 from stoker.agent.identity import AgentIdentity, AgentPaths, check_pod
 from stoker.agent.loop.log_lines import ChangeLogHook
 from stoker.agent.loop.loop import SyncAssignment
-from stoker.agent.rollback.sidecar_setup import sidecar_rollback
+from stoker.agent.rollback.setup import open_rollback
 from stoker.agent.sidecar.gateway import FILES_ONLY_NOTE, files_only_for, gateway_attendant, gateway_stamp
 from stoker.agent.sidecar.informers import AgentInformers
 from stoker.agent.sidecar.memory_release import MemoryTrimmer
@@ -262,15 +261,26 @@ class SyncAssigner:
         made_of = (
             direction.keeper_key,
             gateway_stamp(direction, self._secrets),
-            what_capture_is_made_of(direction),
+            capture_inputs(direction),
         )
         if self._held is not None and self._held.made_of == made_of:
             return self._held
         await self.aclose()
         attendant = gateway_attendant(direction, self._secrets, self._clock, self._answered)
         files_only, noise, job = files_only_for(direction), _gateway_noise(), direction.job
-        undoing = sidecar_rollback(
-            direction, self._places, self._secrets, attendant, files_only, noise, self._clock
+        rollback = open_rollback(
+            direction.intent.policies.snapshots,
+            direction.auto_rollback,
+            data_dir=self._places.data,
+            gateway=direction.snapshot_name,
+            mount=self._places.snapshots,
+            secret=self._secrets.read,
+            attendant=attendant,
+            files_only=files_only,
+            noise=noise,
+            clock=self._clock,
+            asked=bool(direction.pinned_at),
+            resource=direction.intent.resource,
         )
         if files_only is not None:
             job = job._replace(files=files_only.fitted(job.files))
@@ -286,11 +296,11 @@ class SyncAssigner:
                     self._gateway(direction.intent.gateway),
                     self._clock,
                 ),
-                *(undoing.hooks if undoing is not None else ()),
+                *(rollback.hooks if rollback is not None else ()),
                 *(hook for hook in (attendant, files_only) if hook is not None),
             ),
             gateway=attendant,
-            rollback=undoing,
+            rollback=rollback,
             noise=noise,
             clock=self._clock,
             shared=self._places.shared_repo if self._places.shared_repo.is_dir() else None,
@@ -304,8 +314,8 @@ class SyncAssigner:
             tell=self._board.changed_here,
             may=lambda: not (self._resting or self._is_new() or _awaits_first_boot(attendant)),
         )
-        if undoing is not None:
-            undoing.capture = folder.capture
+        if rollback is not None:
+            rollback.capture = folder.capture
         self._held = PreparedSync(folder, made_of, capture)
         return self._held
 

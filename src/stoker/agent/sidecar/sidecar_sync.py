@@ -17,7 +17,7 @@ from stoker.agent.sidecar.memory_release import LARGE, MemoryTrimmer
 from stoker.agent.sidecar.startup import StartupGate
 from stoker.agent.status.status_report import CurrentReport
 from stoker.agent.sync.folder import FolderSync
-from stoker.agent.sync.jobs import SyncOptions, SyncResult
+from stoker.agent.sync.jobs import SyncOptions
 from stoker.agent.sync.sync_report import SyncReport
 from stoker.domain.clock import Clock
 from stoker.domain.errors import Stalled, StokerError
@@ -27,8 +27,6 @@ from stoker.telemetry import tracing
 
 if TYPE_CHECKING:
     from stoker.ignition.sync.gateway_hook import GatewayOutcome
-
-_IN_PLACE = (SyncResult.DONE, SyncResult.UNVERIFIED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +94,7 @@ class SidecarSync:
         except StokerError as error:
             self._failed(error, trigger)
             raise
-        if second and report.result in _IN_PLACE and folder.gateway is not None:
+        if second and report.result.in_place and folder.gateway is not None:
             folder.gateway.commissioned()
         self._tell_copies()
         self.board.passed(report, self._attended, folder.ledger)
@@ -113,7 +111,7 @@ class SidecarSync:
         if report.waits is not None:
             if walked:
                 self.board.drifted(report.drift)  # it waits for the window as well, so report it
-        elif (walked or report.drift) and report.applied is not None and report.result in _IN_PLACE:
+        elif (walked or report.drift) and report.applied is not None and report.result.in_place:
             self.board.drifted(report.drift_left)
 
     async def _stay(self) -> SyncReport:

@@ -41,8 +41,6 @@ MAX_HISTORY = 10
 MAX_IN_HISTORY = 3
 """Paths listed for an earlier sync; kept small so that ten syncs fit into a report."""
 SUCCESS = "success"
-IN_PLACE = (SyncResult.DONE, SyncResult.UNVERIFIED)
-"""Results of a sync after which all files are at its commit."""
 PENDING, SUCCEEDED, FAILED = "Pending", "Succeeded", "Failed"
 """Results of a requested rollback."""
 
@@ -234,7 +232,7 @@ def changed_fields(
     said: GatewayReport, report: SyncReport, ledger: Ledger | None, now: str, snapshot: str
 ) -> GatewayReport:
     """Return the report after a sync that changed files or reached a new commit: counts and history."""
-    diff, whole = _sync_diff(report, said.synced_commit), report.result in IN_PLACE
+    diff, whole = _sync_diff(report, said.synced_commit), report.result.in_place
     return replace(
         said,
         files_added=diff.files_added,

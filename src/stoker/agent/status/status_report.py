@@ -147,7 +147,7 @@ class CurrentReport:
 
     def passed(self, report: SyncReport, outcome: GatewayOutcome | None, ledger: Ledger | None) -> None:
         """Report a finished sync; `ledger` is the data folder's, None if nothing was ever written."""
-        whole, now = report.result in fields.IN_PLACE, rfc3339(self._clock.now())
+        whole, now = report.result.in_place, rfc3339(self._clock.now())
         said = replace(
             fields.gateway_fields(self.report, outcome, self._notices),
             commit=str(report.commit),
@@ -265,13 +265,12 @@ class StatusPublisher:
         identity: AgentIdentity,
         clock: Clock,
         *,
-        backoff: Backoff | None = None,
         random: Callable[[], float] = chance.random,
     ) -> None:
         self._keys = keys
         self._labels = resource_labels(identity.door, identity.resource)
         self._clock = clock
-        self._backoff = backoff if backoff is not None else Backoff(base=1.0, ceiling=60.0)
+        self._backoff = Backoff(base=1.0, ceiling=60.0)
         self._random = random
         self._latest: AddressedReport | None = None
         self._written: AddressedReport | None = None

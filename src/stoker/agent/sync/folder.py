@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from stoker.agent.sync.builtin_source import BuiltinSource
 from stoker.agent.sync.hooks import SyncHook
-from stoker.agent.sync.jobs import SyncJob, SyncOptions, SyncResult
+from stoker.agent.sync.jobs import SyncJob, SyncOptions
 from stoker.agent.sync.noise_filter import drift_without_noise
 from stoker.agent.sync.run import SyncPass
 from stoker.agent.sync.shell_hooks import ShellHooks
@@ -139,7 +139,7 @@ class FolderSync:
             await self._settle(wish)  # an unreachable source is no reason to leave a scan undone
             raise
         if gateway is not None:
-            if second and report.result in (SyncResult.DONE, SyncResult.UNVERIFIED):
+            if second and report.result.in_place:
                 gateway.commissioned()
             if report.applied is not None and not report.files_changed:
                 owed = await gateway.settle()

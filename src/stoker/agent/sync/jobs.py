@@ -120,3 +120,8 @@ class SyncResult(StrEnum):
     UNVERIFIED = "unverified"
     STALLED = "stalled"
     FAILED = "failed"
+
+    @property
+    def in_place(self) -> bool:
+        """Whether all files are at the commit of the sync; the gateway may not have confirmed them yet."""
+        return self in (SyncResult.DONE, SyncResult.UNVERIFIED)

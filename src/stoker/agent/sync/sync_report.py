@@ -14,6 +14,7 @@ from stoker.engine.plan.plan import SyncPlan
 from stoker.engine.plan.skipped import SkippedContent
 from stoker.fs.apply_plan import ApplyResult
 
+_MAX_LISTED = 20
 _PROJECTS = "projects/"
 
 
@@ -232,6 +233,6 @@ def _notes_as_json(notes: Iterable[PathNote]) -> list[dict[str, str]]:
     return [{"path": note.path, "message": note.why} for note in notes]
 
 
-def _truncate_lines(lines: list[str], at_most: int = 20) -> list[str]:
-    more = len(lines) - at_most
-    return lines if more <= 0 else [*lines[:at_most], f"… and {more} more of these"]
+def _truncate_lines(lines: list[str]) -> list[str]:
+    more = len(lines) - _MAX_LISTED
+    return lines if more <= 0 else [*lines[:_MAX_LISTED], f"… and {more} more of these"]

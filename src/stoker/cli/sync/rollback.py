@@ -184,8 +184,8 @@ async def roll_back(
 def _release_pin(order: SyncRequest, output: str) -> int:
     from stoker.cli.sync.sync_setup import open_snapshots  # noqa: PLC0415
 
-    undoing = open_snapshots(order)
-    told = undoing.release() if undoing is not None else ()
+    rollback = open_snapshots(order)
+    told = rollback.release() if rollback is not None else ()
     show_object({"released": list(told)}) if output == "json" else show_lines(told or ["nothing was held"])
     return ExitCode.DONE
 

@@ -240,8 +240,8 @@ def open_snapshots(order: SyncRequest, clock: Clock | None = None) -> FolderRoll
 
 def list_snapshots(order: SyncRequest) -> list[Snapshot]:
     """All snapshots of all stores; blocks, so call it in a thread."""
-    undoing = open_snapshots(order)
-    return [one for store in undoing.stores() for one in store.listed()] if undoing is not None else []
+    rollback = open_snapshots(order)
+    return [one for store in rollback.stores() for one in store.listed()] if rollback is not None else []
 
 
 def _open_gateway(
@@ -281,10 +281,10 @@ def _open_rollback(
 
 
 def _sync_hooks(
-    order: SyncRequest, undoing: FolderRollback | None, at_gateway: SyncHook | None, clock: Clock
+    order: SyncRequest, rollback: FolderRollback | None, at_gateway: SyncHook | None, clock: Clock
 ) -> tuple[SyncHook, ...]:
     """The hooks around each change: validation of the resource, then snapshots, then the gateway."""
-    copying = undoing.hooks if undoing is not None else ()
+    copying = rollback.hooks if rollback is not None else ()
     mine = copying if at_gateway is None else (*copying, at_gateway)
     if order.validation is None:
         return mine

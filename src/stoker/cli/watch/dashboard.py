@@ -205,9 +205,9 @@ class _RollbackActions:
         return report
 
     def release(self) -> Sequence[str]:
-        undoing = open_snapshots(self._orders.order)
+        rollback = open_snapshots(self._orders.order)
         self._orders.renew()
-        return undoing.release() if undoing is not None else ()
+        return rollback.release() if rollback is not None else ()
 
     def snapshots(self) -> Sequence[Snapshot]:
         return list_snapshots(self._orders.order)
