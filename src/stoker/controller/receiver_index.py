@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from stoker.api.kinds.ignitionsync import IgnitionSyncBaseSpec
-from stoker.controller.cache.informers import ControllerInformers, add_listener
+from stoker.controller.cache.informers import ControllerInformers
 from stoker.controller.cache.objects import CachedResource, ResourceKey
 from stoker.controller.reconciler import decode_status
 from stoker.controller.spec.effective_ref import effective_ref
@@ -35,9 +35,9 @@ class ReceiverIndexUpdater:
         self._understanding = SpecLoader(observed, defaults)
         self._put = put
         self._forget = forget
-        for kind, shelf in observed.resources.items():
-            add_listener(shelf, self._listener(kind))
-        add_listener(observed.bases, self._on_base)
+        for kind, cache in observed.resources.items():
+            cache.listen(self._listener(kind))
+        observed.bases.listen(self._on_base)
 
     def _listener(self, kind: str) -> Callable[[ObjectChange[CachedResource]], None]:
         return lambda change: self._follow(ResourceKey(kind, change.key), change.new)

@@ -1,6 +1,6 @@
 """Watches the agent's metadata ConfigMap and the SyncProfile that its pod names.
 
-Each object is watched by name, so that a Role can be limited to that name. The reflector handles timeouts and
+Each object is watched by name, so that a Role can be limited to that name. The informer handles timeouts and
 errors. While a watch is down, every iteration of the loop reads the object by GET instead; while no request
 succeeds, the last seen object counts. An unavailable API server stops nothing: an object counts as missing
 only after the API server has answered that it does not exist.
@@ -26,19 +26,16 @@ from stoker.kube.client.client import KubeClient
 from stoker.kube.client.deadlines import deadline
 from stoker.kube.client.errors import NotFound
 from stoker.kube.client.resources import CONFIG_MAPS, ApiResource
-from stoker.kube.watch.reflector import Reflector
-from stoker.kube.watch.store import ObjectChange, ObjectKey
-from stoker.telemetry.logs import get_logger
+from stoker.kube.watch.informer import Informer
+from stoker.kube.watch.store import ObjectKey
 
 T = TypeVar("T")
 
 SYNC_PROFILES = ApiResource("stoker.io", "v1alpha1", "syncprofiles", "SyncProfile", namespaced=True)
 
 FIRST_LOOK = 10.0
-"""Seconds that the first iteration waits for the first list."""
+"""Seconds that the first iteration waits for the first list to succeed or fail."""
 ASK_SECONDS = 5.0
-
-log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,26 +65,22 @@ class SingleObjectInformer(Generic[T]):
         self._client = client
         self._resource = resource
         self._keep = keep
-        self._changed = changed
         self._clock = clock
         self._asked: WatchedValue[T] | None = None
         self._task: asyncio.Task[None] | None = None
-        self._trouble = ""
-        self._failed = asyncio.Event()
-        self._reflector = Reflector(
+        self._informer = Informer(
             client,
             resource,
-            namespace=namespace,
+            keep,
+            clock,
+            namespaces=(namespace,),
             fields=f"metadata.name={name}",
-            keep=keep,
-            on_change=self._on_change,
-            on_error=self._on_error,
             on_recovered=recovered,
-            clock=clock,
         )
+        self._informer.listen(lambda change: changed())
 
     def start(self) -> None:
-        self._task = asyncio.create_task(self._reflector.run(), name=f"watch {self._resource} {self.name}")
+        self._task = asyncio.create_task(self._informer.run(), name=f"watch {self._resource} {self.name}")
 
     async def stop(self) -> None:
         if self._task is not None:
@@ -97,10 +90,12 @@ class SingleObjectInformer(Generic[T]):
 
     async def look(self) -> WatchedValue[T]:
         """Return the latest known object; raise only if it was never seen and a GET fails."""
-        if not self._reflector.health.synced:
-            await self._first_answer()
-        health = self._reflector.health
-        if health.synced and health.watching:
+        if not self._informer.is_listed:
+            with suppress(TimeoutError):
+                async with deadline(self._clock, FIRST_LOOK):
+                    await self._informer.answered()
+        listed = self._informer.is_listed
+        if listed and self._informer.is_watching:
             self._asked = None
             return self._stored()
         try:
@@ -108,24 +103,12 @@ class SingleObjectInformer(Generic[T]):
         except StokerError:
             if self._asked is not None:
                 return self._asked
-            if health.synced:
+            if listed:
                 return self._stored()
             raise
 
-    async def _first_answer(self) -> None:
-        """Wait until the first list succeeds or fails, at most `FIRST_LOOK` seconds."""
-        synced = asyncio.ensure_future(self._reflector.synced())
-        failed = asyncio.ensure_future(self._failed.wait())
-        try:
-            with suppress(TimeoutError):
-                async with deadline(self._clock, FIRST_LOOK):
-                    await asyncio.wait((synced, failed), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            synced.cancel()
-            failed.cancel()
-
     def _stored(self) -> WatchedValue[T]:
-        entry = self._reflector.store.entry(self._key)
+        entry = self._informer.entry(self._key)
         return WatchedValue(None) if entry is None else WatchedValue(entry.value, entry.uid)
 
     async def _ask(self) -> WatchedValue[T]:
@@ -147,18 +130,6 @@ class SingleObjectInformer(Generic[T]):
             uid = msgspec.json.decode(content, type=AgentConfigMap).metadata.uid
             self._asked = WatchedValue(self._keep(content), uid)
         return self._asked
-
-    def _on_change(self, change: ObjectChange[T]) -> None:
-        self._trouble = ""
-        self._changed()
-
-    def _on_error(self, error: StokerError) -> None:
-        self._failed.set()
-        if error.message != self._trouble:
-            log.warning(
-                "watch.failed", what=f"{self._resource} {self._key}", reason=error.reason, error=error.message
-            )
-        self._trouble = error.message
 
 
 class AgentInformers:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stoker.api.kinds.ignitionsync import IgnitionSyncBaseSpec
-from stoker.controller.cache.informers import ControllerInformers, add_listener
+from stoker.controller.cache.informers import ControllerInformers
 from stoker.controller.cache.secrets import NamespaceSecretReader
 from stoker.controller.receiver_index import ReceiverIndexUpdater
 from stoker.domain.clock import SystemClock
@@ -82,7 +82,7 @@ def receiver_for(
         presented = ServerTlsContext()
         certificate = None if calls.cert_dir is None else CertificateFiles(calls.cert_dir, presented, clock)
         ReceiverIndexUpdater(observed, calls.defaults, put, forget)
-        add_listener(observed.secrets, lambda change: keyring.changed(*change.key))
+        observed.secrets.listen(lambda change: keyring.changed(*change.key))
         receiver = WebhookReceiver(
             index.find,
             keyring.value,

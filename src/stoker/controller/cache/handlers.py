@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeVar
 
 from stoker.api.to_intent.annotation_requests import APPROVED_AT, APPROVED_BY, APPROVED_PLAN, APPROVED_REF
 from stoker.api.to_intent.pod_facts import PodAnnotationKey
-from stoker.controller.cache.informers import ControllerInformers, add_listener
+from stoker.controller.cache.informers import ControllerInformers
 from stoker.controller.cache.objects import (
     SYNCED_KINDS,
     CachedClaim,
@@ -112,24 +112,24 @@ class WatchHandlers:
         self.unseen: set[ResourceKey] = set()
         """Keys that left our watches without being deleted; the reconciler discards each handled key."""
         self._sink: KeySink | None = None
-        for kind, shelf in observed.resources.items():
-            add_listener(shelf, self._on_resource(kind))
-        add_listener(observed.bases, self._on_base)
-        add_listener(observed.profiles, self._on_profile)
-        add_listener(observed.pods, self._on_pod)
-        add_listener(observed.maps, self._on_map)
-        add_listener(observed.roles, self._on_ours(observed.roles))
-        add_listener(observed.bindings, self._on_ours(observed.bindings))
-        add_listener(observed.claims, self._on_ours(observed.claims))
-        add_listener(observed.secrets, self._on_secret)
-        add_listener(observed.pause, self._on_pause)
+        for kind, cache in observed.resources.items():
+            cache.listen(self._on_resource(kind))
+        observed.bases.listen(self._on_base)
+        observed.profiles.listen(self._on_profile)
+        observed.pods.listen(self._on_pod)
+        observed.maps.listen(self._on_map)
+        observed.roles.listen(self._on_ours(observed.roles))
+        observed.bindings.listen(self._on_ours(observed.bindings))
+        observed.claims.listen(self._on_ours(observed.claims))
+        observed.secrets.listen(self._on_secret)
+        observed.pause.listen(self._on_pause)
 
     def tell(self, sink: KeySink) -> None:
         """Begin a term, or continue with more namespaces, by enqueueing all keys once."""
         self._sink = sink
         for key in self._observed.every():
             sink.now(key)
-        for profile in self._observed.profiles.each():
+        for profile in self._observed.profiles:
             sink.profile(profile)
 
     def lost(self, key: ResourceKey) -> None:
@@ -216,15 +216,15 @@ class WatchHandlers:
         return [ObjectKey(namespace, name) for name, one in profiles.items() if one.spec.depends_on]
 
     def _profiles_in(self, namespace: str) -> list[ObjectKey]:
-        return [key for key in self._observed.profiles.each() if key.namespace == namespace]
+        return [key for key in self._observed.profiles if key.namespace == namespace]
 
     def _on_ours(
-        self, shelf: WriteThroughCache[CachedOwnedT]
+        self, cache: WriteThroughCache[CachedOwnedT]
     ) -> Callable[[ObjectChange[CachedOwnedT]], None]:
         """Return a handler that enqueues the owner, which reverts changes that others made to its object."""
 
         def on_change(change: ObjectChange[CachedOwnedT]) -> None:
-            if self._sink is not None and not shelf.is_echo(change):
+            if self._sink is not None and not cache.is_echo(change):
                 self._now(list(_owner_keys(change.key.namespace, change.new or change.old)))
 
         return on_change

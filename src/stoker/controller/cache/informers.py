@@ -1,4 +1,4 @@
-"""The controller's informers: a reflector for each kind and scope, on every replica.
+"""The controller's informers: one for each kind, on every replica.
 
 A replica that waits for the lease watches everything too, so that it can take over at once and knows the
 resources that webhooks address. No key is enqueued before every kind has been listed once: an earlier
@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from itertools import chain
 from typing import Any, TypeVar
 
@@ -28,6 +28,7 @@ from stoker.controller.cache.objects import (
     SYNCED_KINDS,
     CachedClaim,
     CachedConfigMap,
+    CachedGlobalPause,
     CachedResource,
     CachedRole,
     CachedRoleBinding,
@@ -35,6 +36,7 @@ from stoker.controller.cache.objects import (
     ResourceKey,
     decode_claim,
     decode_config_map,
+    decode_global_pause,
     decode_object,
     decode_resource,
     decode_role,
@@ -50,17 +52,15 @@ from stoker.domain.shards import SINGLE_SHARD, Shard
 from stoker.kube.client.client import KubeClient
 from stoker.kube.client.kinds import rest_resource
 from stoker.kube.client.resources import CLAIMS, CONFIG_MAPS, PODS, ROLE_BINDINGS, ROLES, SECRETS, ApiResource
+from stoker.kube.watch.informer import Informer
 from stoker.kube.watch.namespace_access import NamespaceAccess, ignore_change
-from stoker.kube.watch.reflector import ChangeListener, Reflector
+from stoker.kube.watch.reflector import Reflector
 from stoker.kube.watch.store import ObjectKey
-from stoker.telemetry.logs import get_logger
 
 T = TypeVar("T")
 
 PAUSE_MAP = "ignition-sync-global-pause"
 """In the operator's namespace; `paused: "true"` in it pauses all resources."""
-
-log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,18 +93,19 @@ class ControllerInformers:
         self._own: Collection[str | None] = [each for each in scope.namespaces if scope.shard.has(each)]
         self._own = self._own if scope.namespaces else (None,)
         self._wanted = None if scope.shard == SINGLE_SHARD else _in_shard(scope.shard)
+        self._is_selective = bool(scope.labels)
         self.listed = asyncio.Event()
         """Set when every kind has been listed once, except in namespaces that forbid all access."""
         self.reach = NamespaceAccess(scope.home)
         self.recovered: Callable[[], None] = ignore_change
         """Called when a watch works again after an API server outage, so that failed work is retried."""
         self.resources: Mapping[str, WriteThroughCache[CachedResource]] = {
-            name: self._shelf(rest_resource(kind), decode_object, labels=scope.labels)
+            name: self._cache(rest_resource(kind), decode_object, labels=scope.labels)
             for name, kind in SYNCED_KINDS.items()
         }
-        self.bases = self._shelf(rest_resource(BASES), decode_object)
-        self.profiles = self._shelf(rest_resource(PROFILES), decode_object, scopes=self._own)
-        self.pods: WriteThroughCache[CachedPod | None] = self._shelf(
+        self.bases = self._cache(rest_resource(BASES), decode_object)
+        self.profiles = self._cache(rest_resource(PROFILES), decode_object, scopes=self._own)
+        self.pods: WriteThroughCache[CachedPod | None] = self._cache(
             PODS,
             decode_pod,
             scopes=self._own,
@@ -119,17 +120,17 @@ class ControllerInformers:
         self.claims: WriteThroughCache[CachedClaim] = self._of_ours(
             CLAIMS, decode_claim, watched=scope.shared_volumes
         )
-        self.secrets: WriteThroughCache[CachedSecretHeader] = self._shelf(
+        self.secrets: WriteThroughCache[CachedSecretHeader] = self._cache(
             SECRETS, decode_secret, metadata_only=True
         )
-        self.pause: WriteThroughCache[CachedConfigMap] = self._shelf(
-            CONFIG_MAPS, decode_config_map, scopes=(scope.home,), fields=f"metadata.name={PAUSE_MAP}"
+        self.pause: WriteThroughCache[CachedGlobalPause] = self._cache(
+            CONFIG_MAPS, decode_global_pause, scopes=(scope.home,), fields=f"metadata.name={PAUSE_MAP}"
         )
         self._pause_key = ObjectKey(scope.home, PAUSE_MAP)
-        self.reach.watch(self.reflectors)
+        self.reach.watch(self.caches)
 
     @property
-    def shelves(self) -> tuple[WriteThroughCache[Any], ...]:
+    def caches(self) -> tuple[WriteThroughCache[Any], ...]:
         return (
             *self.resources.values(),
             self.bases,
@@ -145,20 +146,30 @@ class ControllerInformers:
 
     @property
     def reflectors(self) -> tuple[Reflector[Any], ...]:
-        return tuple(chain.from_iterable(shelf.reflectors for shelf in self.shelves))
+        return tuple(chain.from_iterable(cache.reflectors for cache in self.caches))
 
     async def run(self) -> None:
-        """Run all reflectors until cancelled."""
+        """Run all informers until cancelled."""
         async with asyncio.TaskGroup() as group:
-            for reflector in self.reflectors:
-                group.create_task(reflector.run(), name=str(reflector.resource))
+            for cache in self.caches:
+                group.create_task(cache.run(), name=str(cache.resource))
             await self.reach.until_judged(group)
             self.listed.set()
 
+    @property
+    def complete(self) -> Mapping[str, Informer[Any]]:
+        """The caches that hold every object with its raw bytes: resources by kind, and `PAUSE_MAP`.
+
+        A label selector hides resources from the caches. A shard's caches hold the resources of all shards,
+        because every shard answers webhooks for them.
+        """
+        resources = {} if self._is_selective else self.resources
+        return {**resources, PAUSE_MAP: self.pause}
+
     def begin_term(self) -> None:
         """Drop the remembered writes of an earlier term: other leaders have changed the objects since."""
-        for shelf in self.shelves:
-            shelf.forget_writes()
+        for cache in self.caches:
+            cache.forget_writes()
 
     def _tell_recovered(self) -> None:
         self.recovered()  # the hook of the current term
@@ -172,15 +183,15 @@ class ControllerInformers:
 
     def every(self, namespace: str | None = None) -> Iterator[ResourceKey]:
         """The keys of all resources, or of those in a namespace."""
-        for kind, shelf in self.resources.items():
-            for key in shelf.each():
+        for kind, cache in self.resources.items():
+            for key in cache:
                 if namespace in (None, key.namespace):
                     yield ResourceKey(kind, key)
 
     def heirs(self, base: ObjectKey) -> Iterator[ResourceKey]:
         """The resources that inherit from a base."""
-        for kind, shelf in self.resources.items():
-            for key, kept in shelf.items():
+        for kind, cache in self.resources.items():
+            for key, kept in cache.items():
                 try:
                     wanted = base_ref(decode_resource(kept, SYNCED_KINDS[kind].model))
                 except InvalidValue:
@@ -233,16 +244,16 @@ class ControllerInformers:
     def paused_by(self) -> str:
         """Why all resources are paused; empty if they are not."""
         seen = self.pause.get(self._pause_key)
-        paused = seen is not None and (seen.data or {}).get("paused", "").strip() == "true"
+        paused = seen is not None and seen.paused
         return f"ConfigMap {self._pause_key} pauses everything" if paused else ""
 
     def _of_ours(
         self, resource: ApiResource, keep: Callable[[bytes], T], *, watched: bool = True
     ) -> WriteThroughCache[T]:
         """Watch only objects with our label, which every object that we create has."""
-        return self._shelf(resource, keep, scopes=self._own if watched else (), labels=CR_NAME_LABEL)
+        return self._cache(resource, keep, scopes=self._own if watched else (), labels=CR_NAME_LABEL)
 
-    def _shelf(
+    def _cache(
         self,
         resource: ApiResource,
         keep: Callable[[bytes], T],
@@ -253,27 +264,20 @@ class ControllerInformers:
         metadata_only: bool = False,
         indexes: Mapping[str, Callable[[ObjectKey, T], Iterator[str]]] | None = None,
     ) -> WriteThroughCache[T]:
-        def reflector(namespace: str | None) -> Reflector[T]:
-            return Reflector(
-                self._client,
-                resource,
-                namespace=namespace,
-                labels=labels or None,
-                fields=fields,
-                metadata_only=metadata_only,
-                keep=keep,
-                on_error=partial(self.reach.failed, namespace),
-                on_recovered=self._tell_recovered,
-                on_refused=_log_unreadable(resource),
-                indexes=indexes,
-                # A selector cannot express the shard's hash, so without named namespaces all objects arrive
-                # here.
-                wanted=self._wanted if scopes is self._own else None,
-                clock=self._clock,
-            )
-
         return WriteThroughCache(
-            [reflector(each) for each in (self._namespaces if scopes is None else scopes)], keep
+            self._client,
+            resource,
+            keep,
+            self._clock,
+            namespaces=self._namespaces if scopes is None else scopes,
+            labels=labels,
+            fields=fields,
+            metadata_only=metadata_only,
+            indexes=indexes,
+            # A selector cannot express the shard's hash, so without named namespaces all objects arrive here.
+            wanted=self._wanted if scopes is self._own else None,
+            on_error=self.reach.failed,
+            on_recovered=self._tell_recovered,
         )
 
 
@@ -288,16 +292,3 @@ def _decode_profile(raw: bytes) -> SyncProfile | None:
         return msgspec.json.decode(raw, type=SyncProfile)
     except msgspec.ValidationError:
         return None
-
-
-def add_listener(shelf: WriteThroughCache[T], listener: ChangeListener[T]) -> None:
-    for reflector in shelf.reflectors:
-        reflector.listen(listener)
-
-
-def _log_unreadable(resource: ApiResource) -> Callable[[ObjectKey, Exception], None]:
-    def refused(key: ObjectKey, error: Exception) -> None:
-        kind = type(error).__name__ if not isinstance(error, msgspec.ValidationError) else str(error)
-        log.warning("object.unreadable", kind=resource.kind, key=str(key), error=kind)
-
-    return refused

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -76,6 +76,13 @@ class CachedConfigMap(msgspec.Struct, frozen=True):
     sizes: dict[str, int] = {}
 
 
+class CachedGlobalPause(NamedTuple):
+    """The ConfigMap that pauses all resources, with its raw bytes for the dashboard."""
+
+    paused: bool
+    raw: bytes
+
+
 class _FullConfigMap(msgspec.Struct, frozen=True, rename="camel"):
     metadata: OwnedMeta = OwnedMeta()
     data: dict[str, str] | None = None
@@ -140,6 +147,11 @@ def decode_config_map(raw: bytes) -> CachedConfigMap:
     data = None if whole.data is None else dict(islice(whole.data.items(), MAX_KEYS))
     binary = islice((whole.binary_data or {}).items(), MAX_KEYS)
     return CachedConfigMap(whole.metadata, data, {name: memoryview(value).nbytes for name, value in binary})
+
+
+def decode_global_pause(raw: bytes) -> CachedGlobalPause:
+    data = _whole_map_decoder.decode(raw).data or {}
+    return CachedGlobalPause(data.get("paused", "").strip() == "true", raw)
 
 
 def decode_secret(raw: bytes) -> CachedSecretHeader:

@@ -1,4 +1,4 @@
-"""A cache of objects of one kind that also shows our own writes before the watch delivers them.
+"""An informer whose cache also shows our own writes before the watch delivers them.
 
 Otherwise a reconcile soon after a write would find the object as it was before, write it again and get a
 conflict. A remembered write counts until the watch delivers a newer version of the object, whether our own
@@ -8,15 +8,18 @@ at all.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from stoker.domain.clock import Clock
 from stoker.kube.client.errors import NotFound
-from stoker.kube.watch.reflector import Reflector
+from stoker.kube.client.resources import ApiResource
+from stoker.kube.watch.informer import Informer
+from stoker.kube.watch.reflector import ListWatchSource
 from stoker.kube.watch.store import CacheEntry, ObjectChange, ObjectKey
 from stoker.kube.watch.watch_events import read_item
 
@@ -31,39 +34,26 @@ class _OwnWrite(Generic[T]):
     value: T | None
 
 
-class WriteThroughCache(Generic[T]):
-    """The objects of one kind in all watched scopes."""
+class WriteThroughCache(Informer[T]):
+    """The objects of one kind in all watched scopes. Takes the options of `Informer`."""
 
-    def __init__(self, reflectors: Sequence[Reflector[T]], keep: Callable[[bytes], T]) -> None:
-        self.reflectors = tuple(reflectors)
+    def __init__(
+        self,
+        client: ListWatchSource,
+        resource: ApiResource,
+        keep: Callable[[bytes], T],
+        clock: Clock,
+        **options: Any,
+    ) -> None:
+        super().__init__(client, resource, keep, clock, **options)
         self._keep = keep
         self._written: dict[ObjectKey, _OwnWrite[T]] = {}
         self._echoes: dict[ObjectKey, str] = {}
-        for reflector in self.reflectors:
-            reflector.listen(self._on_change)
+        self.listen(self._on_change)
 
     def get(self, key: ObjectKey) -> T | None:
         written = self._written.get(key)
-        if written is not None:
-            return written.value
-        entry = self._entry(key)
-        return None if entry is None else entry.value
-
-    def items(self) -> Iterator[tuple[ObjectKey, T]]:
-        """All objects, as the watch shows them."""
-        for reflector in self.reflectors:
-            yield from reflector.store.items()
-
-    def each(self) -> Iterator[ObjectKey]:
-        for reflector in self.reflectors:
-            yield from reflector.store.keys()
-
-    def find(self, index: str, word: str) -> Iterator[tuple[ObjectKey, T]]:
-        for reflector in self.reflectors:
-            for key in reflector.store.find(index, word):
-                value = reflector.store.get(key)
-                if value is not None:
-                    yield key, value
+        return super().get(key) if written is None else written.value
 
     async def write(self, key: ObjectKey, request: Awaitable[msgspec.Raw]) -> T:
         """Send a write and remember the object in the response."""
@@ -71,7 +61,7 @@ class WriteThroughCache(Generic[T]):
         raw = bytes(await request)
         value, version = self._keep(raw), read_item(raw).resource_version
         self._echoes[key] = version
-        if _version(self._entry(key)) in before:
+        if _version(self.entry(key)) in before:
             self._written[key] = _OwnWrite(before, version, value)
         return value
 
@@ -80,7 +70,7 @@ class WriteThroughCache(Generic[T]):
         before = self._outdated(key)
         with suppress(NotFound):
             await request
-        if _version(self._entry(key)) in before:
+        if _version(self.entry(key)) in before:
             self._written[key] = _OwnWrite(before, "", None)
 
     def is_echo(self, change: ObjectChange[T]) -> bool:
@@ -100,17 +90,9 @@ class WriteThroughCache(Generic[T]):
 
     def _outdated(self, key: ObjectKey) -> frozenset[str]:
         """The versions that a write starting now makes outdated."""
-        now = _version(self._entry(key))
+        now = _version(self.entry(key))
         before = self._written.get(key)
         return frozenset({now, *((*before.over, before.version) if before is not None else ())})
-
-    def _entry(self, key: ObjectKey) -> CacheEntry[T] | None:
-        for reflector in self.reflectors:
-            if reflector.namespace in (None, key.namespace):
-                entry = reflector.store.entry(key)
-                if entry is not None:
-                    return entry
-        return None
 
 
 def _version(entry: CacheEntry[T] | None) -> str:

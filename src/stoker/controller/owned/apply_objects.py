@@ -34,40 +34,40 @@ class OwnedObjectWriter:
     def __init__(self, client: KubeClient) -> None:
         self._client = client
 
-    async def put(self, shelf: WriteThroughCache[T], resource: ApiResource, body: dict[str, Any]) -> T:
+    async def put(self, cache: WriteThroughCache[T], resource: ApiResource, body: dict[str, Any]) -> T:
         """Create or replace the object; other content is removed."""
         key = ObjectKey(body["metadata"]["namespace"], body["metadata"]["name"])
         whole = {"apiVersion": resource.api_version, "kind": resource.kind, **body}
-        seen = shelf.get(key)
+        seen = cache.get(key)
         version = seen.metadata.resource_version if seen is not None else ""
         if seen is None:
             try:
                 request = self._client.create(resource, whole, key.namespace, into=msgspec.Raw)
-                return await shelf.write(key, request)
+                return await cache.write(key, request)
             except AlreadyExists:
                 found = await self._client.get(resource, key.name, key.namespace, into=ObjectHeader)
                 version = found.metadata.resource_version
         whole["metadata"] = {**body["metadata"], "resourceVersion": version}
         request = self._client.replace(resource, whole, key.name, key.namespace, into=msgspec.Raw)
-        return await shelf.write(key, request)
+        return await cache.write(key, request)
 
-    async def create(self, shelf: WriteThroughCache[T], resource: ApiResource, body: dict[str, Any]) -> None:
+    async def create(self, cache: WriteThroughCache[T], resource: ApiResource, body: dict[str, Any]) -> None:
         """Create the object; if it exists, keep its content and only patch its metadata."""
         key = ObjectKey(body["metadata"]["namespace"], body["metadata"]["name"])
         whole = {"apiVersion": resource.api_version, "kind": resource.kind, **body}
         try:
             request = self._client.create(resource, whole, key.namespace, into=msgspec.Raw)
-            await shelf.write(key, request)
+            await cache.write(key, request)
         except AlreadyExists:
-            await self.patch(shelf, resource, key, {"metadata": body["metadata"]})
+            await self.patch(cache, resource, key, {"metadata": body["metadata"]})
 
     async def patch(
-        self, shelf: WriteThroughCache[T], resource: ApiResource, key: ObjectKey, body: dict[str, Any]
+        self, cache: WriteThroughCache[T], resource: ApiResource, key: ObjectKey, body: dict[str, Any]
     ) -> None:
         """Send a merge patch, with the cached resourceVersion if the object is cached."""
-        seen = shelf.get(key)
+        seen = cache.get(key)
         if seen is not None:
             version = {"resourceVersion": seen.metadata.resource_version}
             body = {**body, "metadata": {**body.get("metadata", {}), **version}}
         request = self._client.patch(resource, body, key.name, key.namespace, into=msgspec.Raw)
-        await shelf.write(key, request)
+        await cache.write(key, request)

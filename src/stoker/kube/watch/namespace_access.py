@@ -15,6 +15,7 @@ from typing import Any
 
 from stoker.domain.errors import StokerError
 from stoker.kube.client.errors import Forbidden
+from stoker.kube.watch.informer import Informer
 from stoker.kube.watch.reflector import Reflector
 from stoker.telemetry.logs import get_logger
 
@@ -44,9 +45,10 @@ class NamespaceAccess:
         self._home = home
         self._places: dict[str | None, _WatchedNamespace] = {}
 
-    def watch(self, reflectors: Iterable[Reflector[Any]]) -> None:
-        for each in reflectors:
-            self._places.setdefault(each.namespace, _WatchedNamespace()).reflectors.append(each)
+    def watch(self, informers: Iterable[Informer[Any]]) -> None:
+        for informer in informers:
+            for each in informer.reflectors:
+                self._places.setdefault(each.namespace, _WatchedNamespace()).reflectors.append(each)
 
     def knows(self, namespace: str) -> bool:
         """Whether all watched kinds of a namespace are visible."""
@@ -54,11 +56,10 @@ class NamespaceAccess:
         return place is not None and place.whole
 
     def failed(self, namespace: str | None, error: StokerError) -> None:
-        """Log a failed watch; at start-up, stop waiting for a namespace in which all watches are denied.
+        """At start-up, stop waiting for a namespace in which all watches are denied.
 
         Until the watch works again changes go unnoticed, and at start-up nothing there is reconciled.
         """
-        log.warning("watch.failed", reason=error.reason, error=error.message)
         place = self._places.get(namespace)
         if place is None or namespace in (None, self._home) or place.judged.is_set():
             return

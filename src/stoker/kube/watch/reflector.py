@@ -1,9 +1,10 @@
-"""Keeps a cache of one kind up to date with the cluster: an informer.
+"""Keeps a cache of one kind in one scope up to date with the cluster.
 
 `stoker.kube.watch.list_watch` decides; this loop sends the requests and passes it the results. Every change
 is delivered to the listeners at once and in order, after the cache has it; a listener is expected to put a
 key into a queue and return. One reflector per kind and scope serves all listeners: `listen` may be called
-later, and first delivers the objects that already exist.
+later, and first delivers the objects that already exist. `stoker.kube.watch.informer` joins the reflectors of
+several namespaces.
 
 No error of the API server ends the loop, neither a denied permission nor a kind that does not exist (any
 more): `health` reports the error and since when, and the loop retries, slowly where a user must act. Only
@@ -144,6 +145,7 @@ class Reflector(Generic[T]):
         self._random = random
         self._listeners: tuple[ChangeListener[T], ...] = () if on_change is None else (on_change,)
         self._synced = asyncio.Event()
+        self._answered = asyncio.Event()
         self._listed_at = 0.0
         self._opened: float | None = None
         self._last_contact: float | None = None
@@ -171,6 +173,10 @@ class Reflector(Generic[T]):
     async def synced(self) -> None:
         """Wait until the first list is complete."""
         await self._synced.wait()
+
+    async def answered(self) -> None:
+        """Wait until the first list is complete or has failed."""
+        await self._answered.wait()
 
     def listen(self, listener: ChangeListener[T]) -> Callable[[], None]:
         """Deliver existing objects as additions, then every change; return a function that unsubscribes."""
@@ -227,6 +233,7 @@ class Reflector(Generic[T]):
         for change in changes:
             self._deliver(change)
         self._synced.set()
+        self._answered.set()
 
     async def _watch(self, version: str) -> None:
         self.watches += 1
@@ -287,6 +294,7 @@ class Reflector(Generic[T]):
             self._failing_since = self._clock.monotonic()
         if self._on_error is not None:
             self._on_error(error)
+        self._answered.set()
 
     def _deliver(self, change: ObjectChange[T]) -> None:
         self.changes += 1

@@ -24,11 +24,11 @@ from stoker.api.kinds.resource import CustomResource as Model
 from stoker.api.kinds.watchrules import ClusterWatchRule, WatchRule
 from stoker.api.registry import KINDS, CustomResourceKind
 from stoker.domain.clock import Clock
-from stoker.domain.errors import StokerError
 from stoker.kube.client.client import KubeClient
 from stoker.kube.client.kinds import rest_resource
 from stoker.kube.client.objects import ObjectHeader, ObjectHeaderMeta
 from stoker.kube.client.resources import CRDS, NAMESPACES, ApiResource
+from stoker.kube.watch.informer import Informer
 from stoker.kube.watch.namespace_access import NamespaceAccess
 from stoker.kube.watch.reflector import Reflector
 from stoker.kube.watch.store import ObjectChange
@@ -37,11 +37,7 @@ from stoker.reverser.destinations import APPROVAL, AnyRule, DeclaredConfig, rule
 from stoker.reverser.manifest.named_secrets import SecretRef
 from stoker.reverser.selection.labels import ObjectLabels
 from stoker.reverser.watch.named_secrets import NamedSecretsWatch
-from stoker.telemetry.logs import get_logger
 
-log = get_logger(__name__)
-
-T = TypeVar("T")
 M = TypeVar("M", bound=Model)
 
 API_SERVICES = ApiResource("apiregistration.k8s.io", "v1", "apiservices", "APIService", namespaced=False)
@@ -76,45 +72,8 @@ class UnreadableConfig:
 _told = msgspec.json.Decoder(_StatusOnly)
 
 
-class ConfigStore:
-    """All objects of one kind, in all watched namespaces."""
-
-    def __init__(
-        self,
-        model: type[Model],
-        client: KubeClient,
-        namespaces: Collection[str],
-        clock: Clock,
-        failed: Callable[[str | None, StokerError], None],
-    ) -> None:
-        self.kind = _OURS[model]
-        self._decoder = msgspec.json.Decoder(model)
-        scopes: Collection[str | None] = (namespaces if self.kind.namespaced else ()) or (None,)
-        self.reflectors: tuple[Reflector[Model | UnreadableConfig], ...] = tuple(
-            Reflector(
-                client,
-                rest_resource(self.kind),
-                namespace=each,
-                keep=self._keep,
-                on_error=partial(failed, each),
-                clock=clock,
-            )
-            for each in scopes
-        )
-
-    def all(self) -> Iterator[Model | UnreadableConfig]:
-        for reflector in self.reflectors:
-            yield from [kept for _, kept in reflector.store.items()]
-
-    def _keep(self, raw: bytes) -> Model | UnreadableConfig:
-        try:
-            return self._decoder.decode(raw)
-        except msgspec.ValidationError as error:
-            return unreadable_object(raw, str(error))
-
-
 class ConfigWatch:
-    """Runs the reflectors of the configuration and reports changes to the supervisor."""
+    """Runs the informers of the configuration and reports changes to the supervisor."""
 
     def __init__(
         self,
@@ -134,19 +93,21 @@ class ConfigWatch:
         self._relabelled = relabelled
         self._reach = NamespaceAccess(home)
         self._reach.lit = stirred
-        scopes = sorted(self._namespaces)
-        self.shelves = {
-            model: ConfigStore(model, client, scopes, clock, self._reach.failed) for model in _OURS
-        }
-        self._reach.watch(self._ours)
-        self.labels: Reflector[dict[str, str]] = Reflector(
-            client, NAMESPACES, metadata_only=True, keep=_labels, on_error=_log_watch_failure, clock=clock
-        )
-        self.served = tuple(
-            Reflector(
-                client, each, metadata_only=True, keep=_version, on_error=_log_watch_failure, clock=clock
+        self._configs: dict[type[Model], Informer[Model | UnreadableConfig]] = {
+            model: Informer(
+                client,
+                rest_resource(kind),
+                partial(_decode_config, msgspec.json.Decoder(model)),
+                clock,
+                namespaces=(sorted(self._namespaces) if kind.namespaced else ()) or (None,),
+                on_error=self._reach.failed,
             )
-            for each in (CRDS, API_SERVICES)
+            for model, kind in _OURS.items()
+        }
+        self._reach.watch(self._configs.values())
+        self._labels = Informer(client, NAMESPACES, _labels, clock, metadata_only=True)
+        self._served = tuple(
+            Informer(client, each, _version, clock, metadata_only=True) for each in (CRDS, API_SERVICES)
         )
         self.named = NamedSecretsWatch(client, clock, self._namespaces, stirred) if with_secrets else None
         """The Secrets that must not be written; None where the reverser writes no Secrets."""
@@ -158,28 +119,24 @@ class ConfigWatch:
 
     @property
     def reflectors(self) -> tuple[Reflector[Any], ...]:
-        return (*self._ours, self.labels, *self.served)
-
-    @property
-    def _ours(self) -> list[Reflector[Any]]:
-        return [each for shelf in self.shelves.values() for each in shelf.reflectors]
+        informers: list[Informer[Any]] = [*self._configs.values(), self._labels, *self._served]
+        return tuple(each for informer in informers for each in informer.reflectors)
 
     async def run(self) -> None:
-        """Run all reflectors until cancelled."""
-        ours = self._ours
+        """Run all informers until cancelled."""
         async with asyncio.TaskGroup() as group:
-            every: list[Reflector[Any]] = [*ours, *self.served]
-            for reflector in every:
-                group.create_task(reflector.run(), name=str(reflector.resource))
+            every: list[Informer[Any]] = [*self._configs.values(), *self._served]
+            for informer in every:
+                group.create_task(informer.run(), name=str(informer.resource))
             group.create_task(self._watch_labels(), name="labels of namespaces")
             if self.named is not None:
                 group.create_task(self.named.run(), name="Secrets that are named")
             await self._reach.until_judged(group)
             self.listed.set()
             self._stirred()
-            for reflector in ours:
-                reflector.listen(self._on_change)
-            for served in self.served:
+            for config in self._configs.values():
+                config.listen(self._on_change)
+            for served in self._served:
                 served.listen(self._on_kinds)
 
     def stated(self) -> DeclaredConfig:
@@ -189,9 +146,9 @@ class ConfigWatch:
             each for each in self._read(ClusterWatchRule) if self._is_mine(rule_destination(each).namespace)
         )
         lost = [
-            (shelf.kind.name, kept)
-            for shelf in self.shelves.values()
-            for kept in shelf.all()
+            (_OURS[model].name, kept)
+            for model, informer in self._configs.items()
+            for kept in informer.values()
             if isinstance(kept, UnreadableConfig)
         ]
         return DeclaredConfig(
@@ -204,15 +161,16 @@ class ConfigWatch:
         )
 
     def every(self) -> Iterator[tuple[CustomResourceKind, Model | UnreadableConfig]]:
-        for shelf in self.shelves.values():
-            for kept in shelf.all():
+        for model, informer in self._configs.items():
+            kind = _OURS[model]
+            for kept in informer.values():
                 to = None
                 if isinstance(kept, ClusterWatchRule):
                     to = rule_destination(kept).namespace
-                elif isinstance(kept, UnreadableConfig) and not shelf.kind.namespaced:
+                elif isinstance(kept, UnreadableConfig) and not kind.namespaced:
                     to = kept.destination
                 if to is None or self._is_mine(to):
-                    yield shelf.kind, kept
+                    yield kind, kept
 
     @property
     def why_no_secrets(self) -> str:
@@ -227,18 +185,18 @@ class ConfigWatch:
 
     def labels_of(self, namespace: str) -> ObjectLabels | None:
         """Return the labels of a namespace; None while they are unknown."""
-        return self.labels.store.get(Name("", namespace)) if namespace else None
+        return self._labels.get(Name("", namespace)) if namespace else None
 
     def _read(self, model: type[M]) -> list[M]:
-        return [kept for kept in self.shelves[model].all() if isinstance(kept, model)]
+        return [kept for kept in self._configs[model].values() if isinstance(kept, model)]
 
     def _is_mine(self, namespace: str) -> bool:
         return not self._namespaces or namespace in self._namespaces
 
     async def _watch_labels(self) -> None:
         await self._labels_wanted.wait()
-        self.labels.listen(self._on_labels)
-        await self.labels.run()
+        self._labels.listen(self._on_labels)
+        await self._labels.run()
 
     def _on_change(self, change: ObjectChange[Any]) -> None:
         old, new = change.old, change.new
@@ -253,6 +211,13 @@ class ConfigWatch:
 
     def _on_kinds(self, change: ObjectChange[str]) -> None:
         self.kinds_changed.set()
+
+
+def _decode_config(decoder: msgspec.json.Decoder[M], raw: bytes) -> M | UnreadableConfig:
+    try:
+        return decoder.decode(raw)
+    except msgspec.ValidationError as error:
+        return unreadable_object(raw, str(error))
 
 
 def unreadable_object(raw: bytes, why: str) -> UnreadableConfig:
@@ -293,7 +258,3 @@ def _labels(raw: bytes) -> dict[str, str]:
 
 def _version(raw: bytes) -> str:
     return _header.decode(raw).metadata.resource_version
-
-
-def _log_watch_failure(error: StokerError) -> None:
-    log.warning("watch.failed", reason=error.reason, error=error.message)

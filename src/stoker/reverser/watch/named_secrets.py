@@ -18,16 +18,13 @@ import msgspec
 from stoker.api.kinds.destinations import GROUP
 from stoker.api.registry import KINDS, CustomResourceKind
 from stoker.domain.clock import Clock
-from stoker.domain.errors import StokerError
 from stoker.kube.client.client import KubeClient
 from stoker.kube.client.errors import NotFound
 from stoker.kube.client.kinds import rest_resource
+from stoker.kube.watch.informer import Informer
 from stoker.kube.watch.reflector import Reflector
 from stoker.kube.watch.store import ObjectChange
 from stoker.reverser.manifest.named_secrets import SecretRef, referenced_secrets
-from stoker.telemetry.logs import get_logger
-
-log = get_logger(__name__)
 
 WATCHED_KINDS: tuple[CustomResourceKind, ...] = tuple(kind for kind in KINDS if kind.group != GROUP)
 """All kinds of the product except the reverser's own, which `config_watch` follows."""
@@ -42,56 +39,48 @@ class NamedSecretsWatch:
         self, client: KubeClient, clock: Clock, namespaces: Collection[str], changed: Callable[[], None]
     ) -> None:
         self._changed = changed
-        self._synced: set[int] = set()
-        self.reflectors: tuple[Reflector[SecretNames], ...] = tuple(
-            Reflector(
+        self._informers: tuple[Informer[SecretNames], ...] = tuple(
+            Informer(
                 client,
                 rest_resource(kind),
-                namespace=each,
-                keep=partial(_referenced_names, kind),
-                on_error=self._failed,
-                clock=clock,
+                partial(_referenced_names, kind),
+                clock,
+                namespaces=sorted(namespaces) or (None,),
+                on_error=lambda namespace, error: changed(),
             )
             for kind in WATCHED_KINDS
-            for each in (sorted(namespaces) or (None,))
         )
 
     @property
     def named(self) -> SecretNames:
-        return frozenset().union(
-            *(refs for reflector in self.reflectors for _, refs in reflector.store.items())
-        )
+        return frozenset().union(*(refs for informer in self._informers for refs in informer.values()))
 
     @property
     def why_unknown(self) -> str:
         """Return why the named Secrets are unknown; empty if they are known."""
-        for number, reflector in enumerate(self.reflectors):
-            error = reflector.health.error
-            if number not in self._synced and not isinstance(error, NotFound):
+        for reflector in (each for informer in self._informers for each in informer.reflectors):
+            health = reflector.health
+            if not health.synced and not isinstance(health.error, NotFound):
                 what = f"{reflector.resource.plural}.{reflector.resource.group}"
-                return f"{what} cannot be listed: {error.message}" if error else f"{what} are being listed"
+                why = f"cannot be listed: {health.error.message}" if health.error else "are being listed"
+                return f"{what} {why}"
         return ""
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
-            for number, reflector in enumerate(self.reflectors):
-                reflector.listen(self._on_change)
-                group.create_task(reflector.run(), name=f"names {reflector.resource}")
-                group.create_task(self._until_synced(number), name=f"listing {reflector.resource}")
+            for informer in self._informers:
+                informer.listen(self._on_change)
+                group.create_task(informer.run(), name=f"names {informer.resource}")
+                for reflector in informer.reflectors:
+                    group.create_task(self._until_synced(reflector), name=f"listing {informer.resource}")
 
-    async def _until_synced(self, number: int) -> None:
-        await self.reflectors[number].synced()
-        self._synced.add(number)
+    async def _until_synced(self, reflector: Reflector[SecretNames]) -> None:
+        await reflector.synced()
         self._changed()
 
     def _on_change(self, change: ObjectChange[SecretNames]) -> None:
         if change.old != change.new:
             self._changed()
-
-    def _failed(self, error: StokerError) -> None:
-        if not isinstance(error, NotFound):
-            log.warning("watch.failed", reason=error.reason, error=error.message)
-        self._changed()
 
 
 def _referenced_names(kind: CustomResourceKind, raw: bytes) -> SecretNames:

@@ -9,11 +9,11 @@ import msgspec
 
 from stoker.controller.cache.objects import CachedConfigMap, decode_config_map
 from stoker.controller.cache.store import WriteThroughCache
+from stoker.domain.clock import SystemClock
 from stoker.kube.client.client import KubeClient
 from stoker.kube.client.errors import NotFound
 from stoker.kube.client.resources import CONFIG_MAPS
 from stoker.kube.config.config import ClusterConfig
-from stoker.kube.watch.reflector import Reflector
 from stoker.kube.watch.store import ObjectChange, ObjectKey
 
 KEY = ObjectKey("plant", "map")
@@ -25,20 +25,20 @@ def raw(version: int, **data: str) -> bytes:
 
 
 class Watched:
-    """A shelf whose watch is told line by line what to show."""
+    """A cache whose watch is told line by line what to show."""
 
     def __init__(self) -> None:
         client = KubeClient(ClusterConfig("http://nobody.test"))
-        self.reflector = Reflector(client, CONFIG_MAPS, keep=decode_config_map)
-        self.shelf: WriteThroughCache[CachedConfigMap] = WriteThroughCache(
-            [self.reflector], decode_config_map
+        self.cache: WriteThroughCache[CachedConfigMap] = WriteThroughCache(
+            client, CONFIG_MAPS, decode_config_map, SystemClock()
         )
+        (self.reflector,) = self.cache.reflectors
         self.echoes: list[bool] = []
         self.reflector.listen(self._on_change)
         self.reflector._watching.listed("1")
 
     def _on_change(self, change: ObjectChange[CachedConfigMap]) -> None:
-        self.echoes.append(self.shelf.is_echo(change))
+        self.echoes.append(self.cache.is_echo(change))
 
     def shows(self, kind: str, content: bytes) -> None:
         line = b'{"type":"%s","object":%s}' % (kind.encode(), content)
@@ -53,11 +53,11 @@ class Watched:
                 self.shows(kind, meanwhile)
             return msgspec.Raw(content)
 
-        await self.shelf.write(KEY, answered())
+        await self.cache.write(KEY, answered())
 
     @property
     def data(self) -> dict[str, str] | None:
-        seen = self.shelf.get(KEY)
+        seen = self.cache.get(KEY)
         return None if seen is None else seen.data
 
 
@@ -111,7 +111,7 @@ async def test_what_we_deleted_is_gone_before_the_watch_says_so() -> None:
         raise NotFound("no such map", status=404)
 
     request: Awaitable[None] = gone()
-    await it.shelf.remove(KEY, request)
+    await it.cache.remove(KEY, request)
     assert it.data is None
     it.shows("DELETED", raw(3, a="old"))
     assert it.data is None
@@ -123,5 +123,5 @@ async def test_a_new_term_believes_the_watch_alone() -> None:
     it = Watched()
     it.shows("ADDED", raw(2, a="old"))
     await it.write(raw(3, a="new"))
-    it.shelf.forget_writes()
+    it.cache.forget_writes()
     assert it.data == {"a": "old"}
