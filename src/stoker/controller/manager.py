@@ -128,7 +128,9 @@ class ControllerExtensions:
     """Serves webhooks for as long as the process runs."""
     fetcher: Callable[[ControllerInformers, KubeClient], VolumeFetcher] | None = None
     """Builds the fetcher that fills shared volumes, for one term and its fenced client."""
-    parts: Callable[[KubeClient, Clock, Metrics], Sequence[ProcessPart]] = lambda client, clock, metrics: ()
+    parts: Callable[[KubeClient, ControllerInformers, Clock, Metrics], Sequence[ProcessPart]] = (
+        lambda client, observed, clock, metrics: ()
+    )
     """Further parts of the process that need no lease, such as the dashboard."""
 
 
@@ -183,7 +185,7 @@ class ControllerProcess:
                 lead = elector.run if settings.leader_elect else self._alone
                 parts = [
                     ProcessPart("observing", observed.run),
-                    *self._seams.parts(client, self._clock, self._metrics),
+                    *self._seams.parts(client, observed, self._clock, self._metrics),
                     ProcessPart("leading", partial(lead, term)),
                 ]
                 async with self._receiver(client, observed):

@@ -53,8 +53,9 @@ def test_a_controller_serves_it_on_every_replica_over_tls(
 
         # What the account may not read is not shown, and said once; everything else is there.
         logs = [one.read_text() for one in tmp_path.glob("controller-*.log")]
-        unseen = [[line for line in log.splitlines() if "dashboard.unseen" in line] for log in logs]
-        assert [len([line for line in each if "gitdestinations" in line]) for each in unseen] == [1, 1]
+        failed = [[line for line in log.splitlines() if '"watch.failed"' in line] for log in logs]
+        warned = [[line for line in each if '"level":"warning"' in line] for each in failed]
+        assert [len([line for line in each if "gitdestinations" in line]) for each in warned] == [1, 1]
 
         told = {"namespace": house.namespace, "kind": "Stoker", "name": "line-1"}
         assert browsers[1].ask("POST", "/api/actions", {"action": "pause", **told})[0] == 200

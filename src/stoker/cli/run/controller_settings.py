@@ -84,12 +84,13 @@ def controller_seams(settings: ControllerOptions, options: Mapping[str, Any]) ->
         options["receiver_cert_dir"],
     )
     installation = _installation(settings, options)
+    dashboard = dashboard_parts(options, settings.lease_namespace, settings.namespaces)
     return ControllerExtensions(
         sidecar=None if installation is None else _sidecar_builder(installation),
         listener=ReceiverState(None if address is None else address.port, operator_key=key_file is not None),
         receiver=None if address is None else receiver_for(calls),
         fetcher=_fetcher_builder(settings, installation, options["fetcher_pull_secret"]),
-        parts=dashboard_parts(options, settings.lease_namespace, settings.namespaces),
+        parts=lambda client, observed, clock, metrics: dashboard(client, clock, metrics, observed.complete),
     )
 
 

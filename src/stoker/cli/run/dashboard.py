@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 if TYPE_CHECKING:
+    from stoker.dashboard.cluster.shared_cache import SharedInformers
     from stoker.domain.clock import Clock
     from stoker.kube.client.client import KubeClient
     from stoker.kube.runtime.process import ProcessPart
@@ -45,12 +46,15 @@ def dashboard_options(command: F) -> F:
 
 def dashboard_parts(
     options: Mapping[str, Any], home: str, namespaces: Collection[str], *, rules: bool = False
-) -> Callable[[KubeClient, Clock, Metrics], Sequence[ProcessPart]]:
-    """Return what builds the part that serves the dashboard; it builds none if the dashboard is off."""
+) -> Callable[[KubeClient, Clock, Metrics, SharedInformers], Sequence[ProcessPart]]:
+    """Return what builds the part that serves the dashboard; it builds none if the dashboard is off.
+
+    The dashboard reads the informers that the process shares and watches all other kinds.
+    """
     from stoker.telemetry.probes import parse_address  # noqa: PLC0415 - loads an HTTP stack
 
     if parse_address(options["dashboard_bind_address"]) is None:
-        return lambda client, clock, metrics: ()
+        return lambda client, clock, metrics, shared: ()
     from stoker.dashboard.cluster.server import ClusterDashboardOptions, keep_serving  # noqa: PLC0415
     from stoker.kube.runtime.process import ProcessPart  # noqa: PLC0415
 
@@ -62,6 +66,6 @@ def dashboard_parts(
         tuple(options["dashboard_trusted_proxy"]),
         rules=rules,
     )
-    return lambda client, clock, metrics: [
-        ProcessPart("dashboard", lambda: keep_serving(wanted, client, clock, metrics))
+    return lambda client, clock, metrics, shared: [
+        ProcessPart("dashboard", lambda: keep_serving(wanted, client, clock, metrics, shared))
     ]

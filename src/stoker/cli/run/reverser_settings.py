@@ -62,7 +62,7 @@ def with_dashboard(
     beside = dashboard_parts(options, home, settings.namespaces, rules=True)
 
     def parts(started: ReverserRuntime) -> Sequence[ProcessPart]:
-        return [*seams.parts(started), *beside(started.client, started.clock, started.metrics)]
+        return [*seams.parts(started), *beside(started.client, started.clock, started.metrics, {})]
 
     return replace(seams, parts=parts)
 

@@ -15,6 +15,7 @@ from typing import NoReturn
 from stoker.dashboard.cluster.actions import ClusterActions
 from stoker.dashboard.cluster.authenticator import ClusterAuth
 from stoker.dashboard.cluster.kinds import ALL, RESOURCES_WITH_RULES
+from stoker.dashboard.cluster.shared_cache import SharedInformers
 from stoker.dashboard.cluster.view import ClusterViewSource
 from stoker.dashboard.keep_serving import serve_with_retries
 from stoker.dashboard.metrics import DashboardMetrics
@@ -63,7 +64,11 @@ def _is_loopback(host: str) -> bool:
 
 
 async def keep_serving(
-    wanted: ClusterDashboardOptions, client: KubeClient, clock: Clock, metrics: Metrics | None = None
+    wanted: ClusterDashboardOptions,
+    client: KubeClient,
+    clock: Clock,
+    metrics: Metrics | None = None,
+    shared: SharedInformers | None = None,
 ) -> NoReturn:
     """Serve the dashboard until cancelled, and retry after failures."""
     if wanted.is_in_the_clear():
@@ -73,15 +78,21 @@ async def keep_serving(
             why="tokens and data are not encrypted; allow access only through a proxy with TLS",
         )
     meter = DashboardMetrics(metrics)
-    await serve_with_retries(lambda: serve_cluster(wanted, client, clock, meter), clock)
+    await serve_with_retries(lambda: serve_cluster(wanted, client, clock, meter, shared), clock)
 
 
 async def serve_cluster(
-    wanted: ClusterDashboardOptions, client: KubeClient, clock: Clock, meter: DashboardMetrics | None = None
+    wanted: ClusterDashboardOptions,
+    client: KubeClient,
+    clock: Clock,
+    meter: DashboardMetrics | None = None,
+    shared: SharedInformers | None = None,
 ) -> None:
     """Serve the dashboard until cancelled; raises Misconfigured if the address cannot be bound."""
     kinds = tuple(RESOURCES_WITH_RULES if wanted.rules else ALL)
-    scene = ClusterViewSource(client, wanted.home, wanted.namespaces, clock, rules=wanted.rules)
+    scene = ClusterViewSource(
+        client, wanted.home, wanted.namespaces, clock, rules=wanted.rules, shared=shared
+    )
     async with (
         server_tls_context(wanted.cert_dir, clock) as tls,
         DashboardServer(

@@ -1,18 +1,18 @@
 """The view of a cluster's resources and destinations, kept current by watches.
 
-Every replica has its own, leader or not: it lists and watches by itself
-(`stoker.dashboard.cluster.watches`). A kind that is not installed, or that the service account may not
-read, is not shown, and the log reports that once. A kind that was shown and cannot be read for a minute
-is hidden: pages show the rest and name what is missing, and if nothing can be read there is no view at
-all. Data that a visitor may not see never leaves this module; `stoker.dashboard.cluster.authenticator`
-decides what a visitor may see.
+Every replica has its own, leader or not. In a controller's process it reads the controller's caches as far
+as they hold every object; it lists and watches all other kinds (`stoker.dashboard.cluster.watches`). A kind
+that is not installed, or that the service account may not read, is not shown, and the log reports that once.
+A kind that was shown and cannot be read for a minute is hidden: pages show the rest and name what is missing,
+and if nothing can be read there is no view at all. Data that a visitor may not see never leaves this module;
+`stoker.dashboard.cluster.authenticator` decides what a visitor may see.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -47,6 +47,7 @@ from stoker.dashboard.cluster.rules import (
     decode_rule,
     rule_problems,
 )
+from stoker.dashboard.cluster.shared_cache import SharedInformers
 from stoker.dashboard.cluster.staleness import StaleKinds, find_lost_watches
 from stoker.dashboard.cluster.watches import DashboardWatches
 from stoker.dashboard.interfaces import CLUSTER, GatewayKey, VisibleScope
@@ -63,7 +64,7 @@ from stoker.domain.clock import Clock, SystemClock, rfc3339
 from stoker.kube.client.client import KubeClient
 from stoker.kube.client.resources import CONFIG_MAPS
 from stoker.kube.watch.reflector import Reflector
-from stoker.kube.watch.store import ObjectChange
+from stoker.kube.watch.store import ObjectChange, ObjectKey
 
 ClusterViewItem: TypeAlias = CachedSyncResource | JoinedDestination | EmergencyStopState
 
@@ -84,8 +85,12 @@ class ClusterViewSource:
         clock: Clock | None = None,
         *,
         rules: bool = False,
+        shared: SharedInformers | None = None,
     ) -> None:
-        """With `rules`, also watch the rules of destinations, which a reverser's account may read."""
+        """With `rules`, also watch the rules of destinations, which a reverser's account may read.
+
+        A kind that has an informer in `shared` is not watched again.
+        """
         self._clock = clock or SystemClock()
         self._shown: ChangeLog[ClusterViewItem] = ChangeLog()
         self._shown.set(_STOP, NOT_STOPPED)
@@ -94,20 +99,21 @@ class ClusterViewSource:
         """The ids of the destinations of each GitRepoConfig."""
         self._rules = RulesByDestination()
         self._blind = StaleKinds()
-        self._watches = DashboardWatches(client, namespaces, self._clock)
+        self._watches = DashboardWatches(client, namespaces, self._clock, shared or {})
         for kind in SYNCED:
-            self._watches.add(
-                RESOURCES_WITH_RULES[kind], partial(decode_resource, kind), self._resource(kind)
-            )
+            resource, update = RESOURCES_WITH_RULES[kind], partial(self._resource, kind)
+            self._watches.add_shared(kind, resource, partial(decode_resource, kind), update)
         self._watches.add(RESOURCES_WITH_RULES[DESTINATION], decode_destination, self._destination)
         self._watches.add(RESOURCES_WITH_RULES[CONFIG], decode_config, self._config)
         if rules:
             self._watches.add(RESOURCES_WITH_RULES[RULE], partial(decode_rule, RULE), self._rule)
-            self._watches.add_one(
-                RESOURCES_WITH_RULES[CLUSTER_RULE], partial(decode_rule, CLUSTER_RULE), self._rule, None
+            self._watches.add(
+                RESOURCES_WITH_RULES[CLUSTER_RULE], partial(decode_rule, CLUSTER_RULE), self._rule, (None,)
             )
         only = f"metadata.name={PAUSE_MAP}"
-        self._watches.add_one(CONFIG_MAPS, decode_emergency_stop, self._stop, home, fields=only)
+        self._watches.add_shared(
+            PAUSE_MAP, CONFIG_MAPS, decode_emergency_stop, self._stop, (home,), fields=only
+        )
 
     async def run(self) -> None:
         """Keep the view current until cancelled."""
@@ -121,7 +127,7 @@ class ClusterViewSource:
 
     @property
     def reflectors(self) -> tuple[Reflector[Any], ...]:
-        return tuple(self._watches.reflectors)
+        return self._watches.reflectors
 
     def places(self, kind: str) -> set[str]:
         """Return the namespaces that have, or may have, an object of this kind."""
@@ -217,11 +223,8 @@ class ClusterViewSource:
 
     # Watch handlers: apply a changed object to the view.
 
-    def _resource(self, kind: str) -> Callable[[ObjectChange[CachedSyncResource]], None]:
-        def changed(change: ObjectChange[CachedSyncResource]) -> None:
-            self._put(resource_id(kind, *change.key), change.new)
-
-        return changed
+    def _resource(self, kind: str, key: ObjectKey, resource: CachedSyncResource | None) -> None:
+        self._put(resource_id(kind, *key), resource)
 
     def _destination(self, change: ObjectChange[CachedDestination]) -> None:
         old, new, id_ = change.old, change.new, resource_id(DESTINATION, *change.key)
@@ -255,8 +258,8 @@ class ClusterViewSource:
             if isinstance(shown, JoinedDestination):
                 self._put(id_, shown._replace(rules=self._rules.of(key)))
 
-    def _stop(self, change: ObjectChange[EmergencyStopState]) -> None:
-        self._put(_STOP, change.new or NOT_STOPPED)
+    def _stop(self, key: ObjectKey, state: EmergencyStopState | None) -> None:
+        self._put(_STOP, state or NOT_STOPPED)
 
     def _put(self, key: str, value: ClusterViewItem | None) -> None:
         if value is None:

@@ -1,119 +1,102 @@
-"""The lists and watches behind `ClusterViewSource`: one for each kind, and for each namespace if limited.
+"""The informers behind `ClusterViewSource`: those that the process shares, and its own for all other kinds.
 
-Each watch keeps only the fields that a page shows. A failing watch is logged once for each reason and
-retried as long as the process lives.
+An informer of the dashboard keeps only the fields that a page shows. In a controller's process, the caches of
+the controller are read instead (`stoker.dashboard.cluster.shared_cache`).
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection
-from functools import partial
 from typing import Any, TypeVar
 
+from stoker.dashboard.cluster.shared_cache import SharedCacheReader, SharedInformers, ViewUpdate
 from stoker.domain.clock import Clock
-from stoker.domain.errors import StokerError
 from stoker.kube.client.client import KubeClient
 from stoker.kube.client.resources import ApiResource
-from stoker.kube.watch.reflector import Reflector
-from stoker.kube.watch.store import ObjectChange, ObjectKey
-from stoker.telemetry.logs import get_logger
+from stoker.kube.watch.informer import Informer
+from stoker.kube.watch.reflector import ChangeListener, Reflector
 
 T = TypeVar("T")
 
 PAGE = 50
 """Objects in one page of a list: a status may be half a megabyte, and almost none of it is kept."""
 
-log = get_logger(__name__)
-
 
 class DashboardWatches:
-    """All watches of one view source."""
+    """All informers of one view source."""
 
-    def __init__(self, client: KubeClient, namespaces: Collection[str], clock: Clock) -> None:
+    def __init__(
+        self, client: KubeClient, namespaces: Collection[str], clock: Clock, shared: SharedInformers
+    ) -> None:
         self._client = client
         self._clock = clock
         self._scopes: Collection[str | None] = namespaces or (None,)
-        self._unseen: dict[str, str] = {}
-        self._unlisted: set[str] = set()
-        self._looked = asyncio.Event()
-        self.reflectors: list[Reflector[Any]] = []
+        self._shared = shared
+        self._own: list[Informer[Any]] = []
+        self._readers: list[SharedCacheReader[Any]] = []
 
     def add(
-        self, resource: ApiResource, keep: Callable[[bytes], T], changed: Callable[[ObjectChange[T]], None]
-    ) -> None:
-        """Watch a kind in every namespace of the view."""
-        for namespace in self._scopes:
-            self.add_one(resource, keep, changed, namespace)
-
-    def add_one(
         self,
         resource: ApiResource,
         keep: Callable[[bytes], T],
-        changed: Callable[[ObjectChange[T]], None],
-        namespace: str | None,
+        changed: ChangeListener[T],
+        namespaces: Collection[str | None] | None = None,
         *,
         fields: str | None = None,
     ) -> None:
-        what = _watch_title(resource, namespace)
-        self._unlisted.add(what)
-
-        def on_change(change: ObjectChange[T]) -> None:
-            self._unseen.pop(what, None)
-            changed(change)
-
-        self.reflectors.append(
-            Reflector(
-                self._client,
-                resource,
-                namespace=namespace,
-                fields=fields,
-                keep=keep,
-                on_change=on_change,
-                on_error=partial(self._cannot_see, what),
-                on_refused=partial(_log_unreadable, resource),
-                page_size=PAGE,
-                clock=self._clock,
-            )
+        """Watch a kind, in every namespace of the view unless others are named."""
+        informer = Informer(
+            self._client,
+            resource,
+            keep,
+            self._clock,
+            namespaces=self._scopes if namespaces is None else namespaces,
+            fields=fields,
+            page_size=PAGE,
         )
+        informer.listen(changed)
+        self._own.append(informer)
+
+    def add_shared(
+        self,
+        name: str,
+        resource: ApiResource,
+        keep: Callable[[bytes], T],
+        update: ViewUpdate[T],
+        namespaces: Collection[str | None] | None = None,
+        *,
+        fields: str | None = None,
+    ) -> None:
+        """Read a kind from the process's own informer; watch it if the process has none."""
+        shared = self._shared.get(name)
+        if shared is not None:
+            self._readers.append(SharedCacheReader(shared, keep, update))
+        else:
+            self.add(resource, keep, lambda change: update(change.key, change.new), namespaces, fields=fields)
+
+    @property
+    def reflectors(self) -> tuple[Reflector[Any], ...]:
+        informers = [*self._own, *(reader.informer for reader in self._readers)]
+        return tuple(reflector for informer in informers for reflector in informer.reflectors)
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
-            for reflector in self.reflectors:
-                group.create_task(reflector.run(), name=f"dashboard {reflector.resource}")
-                group.create_task(self._until_listed(reflector))
+            for informer in self._own:
+                group.create_task(informer.run(), name=f"dashboard {informer.resource}")
+            for reader in self._readers:
+                group.create_task(reader.run(), name=f"dashboard {reader.informer.resource}")
 
     async def looked(self) -> None:
         """Wait until each kind was listed once or its list failed."""
-        await self._looked.wait()
+        for informer in self._own:
+            await informer.answered()
+        for reader in self._readers:
+            await reader.caught_up()
 
     def places(self, resource: ApiResource) -> set[str]:
         """Return the namespaces that have, or may have, an object of this kind."""
         if None not in self._scopes:
-            return {one for one in self._scopes if one is not None}
-        watched = (one for one in self.reflectors if one.resource == resource)
-        return {key.namespace for one in watched for key, _ in one.store.items()}
-
-    async def _until_listed(self, reflector: Reflector[Any]) -> None:
-        await reflector.synced()
-        self._listed(_watch_title(reflector.resource, reflector.namespace))
-
-    def _listed(self, what: str) -> None:
-        self._unlisted.discard(what)
-        if not self._unlisted:
-            self._looked.set()
-
-    def _cannot_see(self, what: str, error: StokerError) -> None:
-        """Log a failure once for each reason: the reflector retries as long as the process lives."""
-        self._listed(what)
-        if self._unseen.get(what) != error.reason:
-            self._unseen[what] = error.reason
-            log.warning("dashboard.unseen", kind=what, reason=error.reason, error=error.message)
-
-
-def _watch_title(resource: ApiResource, namespace: str | None) -> str:
-    return f"{resource} in {namespace}" if namespace else str(resource)
-
-
-def _log_unreadable(resource: ApiResource, key: ObjectKey, error: Exception) -> None:
-    log.warning("dashboard.unreadable", kind=resource.kind, key=str(key), error=type(error).__name__)
+            return {namespace for namespace in self._scopes if namespace is not None}
+        watched = (reflector for reflector in self.reflectors if reflector.resource == resource)
+        return {key.namespace for reflector in watched for key in reflector.store}
