@@ -21,6 +21,7 @@ from stoker.controller.cache.objects import (
     SYNCED_KINDS,
     CachedClaim,
     CachedConfigMap,
+    CachedGlobalPause,
     CachedResource,
     CachedRole,
     CachedRoleBinding,
@@ -233,7 +234,7 @@ class WatchHandlers:
         if change.old is None or change.new is None or change.old.version != change.new.version:
             self._now(self.references.users(change.key))
 
-    def _on_pause(self, change: ObjectChange[CachedConfigMap]) -> None:
+    def _on_pause(self, change: ObjectChange[CachedGlobalPause]) -> None:
         if self._sink is not None:
             self._now(list(self._observed.every()))
 
