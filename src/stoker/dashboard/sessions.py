@@ -106,10 +106,6 @@ class DashboardSessions:
         if session.key in self._open:
             self._end(session.key)
 
-    def end_all(self) -> None:
-        for key in list(self._open):
-            self._end(key)
-
     async def sight(self, session: DashboardSession) -> VisibleScope:
         """Return what the visitor may see now; raises `ActionRefused(401)` if the session has ended."""
         async with session.asking:

@@ -23,7 +23,7 @@ from stoker.kube.config import config
 from stoker.kube.runtime.controller import Controller, ReconcileRecord, ReconcileResult
 from stoker.kube.runtime.process import ProcessGroup, ProcessPart
 from stoker.kube.runtime.result import Consequence
-from stoker.kube.runtime.steps import ReconcilePass, ReconcileStep, StepsOutcome, StopSteps
+from stoker.kube.runtime.steps import ReconcilePass, ReconcileStep, StepsOutcome
 from stoker.kube.runtime.workqueue import WorkQueue
 from stoker.kube.watch.reflector import Reflector
 from stoker.kube.watch.store import ObjectKey
@@ -92,16 +92,16 @@ class Doubler:
             await self.steps.run(Context(found))
         return ReconcileResult()
 
-    async def wait(self, context: Context) -> Context | StopSteps[Context]:
-        if "number" not in context.found.data:
-            return StopSteps(context)
+    async def wait(self, context: Context) -> Context:
         if "wait" in context.found.data and not context.found.status:
             self.waiting.append(context.found.metadata.name)
             await self.release.wait()
         return context
 
     async def double(self, context: Context) -> Context:
-        text = context.found.data["number"]
+        text = context.found.data.get("number")
+        if text is None:
+            return context
         if text == "crash":
             raise ZeroDivisionError
         if not text.isdecimal():

@@ -358,7 +358,7 @@ async def test_every_history_ends_as_a_fresh_list_and_in_order(
         await History(seed, admin, namespace, network, watched).play()
     watched.check_order()
     assert watched.reflector.broken_streams > 0, "this history had no fault in it"
-    assert watched.reflector.refused == 0
+    assert watched.reflector.store.refused == 0
 
 
 @pytest.mark.parametrize(

@@ -62,8 +62,6 @@ class LeaderElector:
         *,
         clock: Clock | None = None,
         metrics: RuntimeMetrics | None = None,
-        on_started: Callable[[Leadership], None] | None = None,
-        on_stopped: Callable[[], None] | None = None,
         jitter: Callable[[], float] = random.random,
     ) -> None:
         self._client = client
@@ -72,8 +70,6 @@ class LeaderElector:
         self._terms = terms
         self._clock = clock or SystemClock()
         self._metrics = metrics
-        self._on_started = on_started
-        self._on_stopped = on_stopped
         self._election = Election(terms, jitter)
         self._error: StokerError | None = None
         self._found: Lease | None = None
@@ -126,7 +122,7 @@ class LeaderElector:
         leadership = Leadership(
             self._name, self._terms.identity, self._clock, self._election.deadline, self._found
         )
-        self._announce_start(leadership)
+        self._announce_start()
         worker = self._worker = asyncio.create_task(work(leadership), name=f"work under {self._name}")
         keeper = asyncio.create_task(self._keep(leadership), name=f"keeper of {self._name}")
         try:
@@ -243,7 +239,7 @@ class LeaderElector:
         if error is not None and not isinstance(error, LeadershipLost):
             log.warning("lease.work_failed_while_stopping", lease=self._name, exc_info=error)
 
-    def _announce_start(self, leadership: Leadership) -> None:
+    def _announce_start(self) -> None:
         log.info(
             "lease.won",
             lease=self._name,
@@ -252,8 +248,6 @@ class LeaderElector:
         )
         if self._metrics is not None:
             self._metrics.lease_won(self._name)
-        if self._on_started is not None:
-            self._on_started(leadership)
 
     def _announce_stop(self) -> None:
         log.info(
@@ -261,8 +255,6 @@ class LeaderElector:
         )
         if self._metrics is not None:
             self._metrics.lease_not_held(self._name)
-        if self._on_stopped is not None:
-            self._on_stopped()
 
     def _note(self, error: StokerError | None) -> None:
         """Keep the error for the status, and log it if it is a new one."""

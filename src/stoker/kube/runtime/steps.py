@@ -32,18 +32,11 @@ WRITE_TIMEOUT = 15.0
 
 
 @dataclass(frozen=True, slots=True)
-class StopSteps(Generic[C]):
-    """Returned by a step to skip the remaining steps: the object is paused, or gone."""
-
-    context: C
-
-
-@dataclass(frozen=True, slots=True)
 class ReconcileStep(Generic[C]):
     """One named step of a reconcile."""
 
     name: str
-    run: Callable[[C], Awaitable[C | StopSteps[C]]]
+    run: Callable[[C], Awaitable[C]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +66,7 @@ class ReconcilePass(Generic[C, S]):
         try:
             for step in self.steps:
                 outcome = StepsOutcome(step.name)
-                answer = await step.run(context)
-                if isinstance(answer, StopSteps):
-                    context = answer.context
-                    break
-                context = answer
+                context = await step.run(context)
         except (Exception, asyncio.CancelledError) as error:
             outcome = StepsOutcome(outcome.step, _step_error(outcome.step, error))
             raise

@@ -87,7 +87,6 @@ class ReflectorHealth:
     """The first list is complete."""
     watching: bool
     """A stream is open at this moment."""
-    last_contact: float | None
     failures: int
     error: StokerError | None
     failing_since: float | None
@@ -154,8 +153,6 @@ class Reflector(Generic[T]):
         self.lists = 0
         self.relists = 0
         self.watches = 0
-        self.events = 0
-        self.changes = 0
         self.broken_streams = 0
         self.silences = 0
 
@@ -194,19 +191,10 @@ class Reflector(Generic[T]):
         return ReflectorHealth(
             synced=self._synced.is_set(),
             watching=self._opened is not None,
-            last_contact=self._last_contact,
             failures=self._watching.failures,
             error=self._error,
             failing_since=self._failing_since,
         )
-
-    @property
-    def refused(self) -> int:
-        return self.store.refused
-
-    @property
-    def duplicates(self) -> int:
-        return self._watching.duplicates
 
     async def _list(self) -> None:
         self.lists += 1
@@ -266,7 +254,6 @@ class Reflector(Generic[T]):
             self._on_recovered()
         async for line in lines:
             self._last_contact = self._clock.monotonic()
-            self.events += 1
             for change in self._watching.line(line):
                 self._deliver(change)
 
@@ -297,7 +284,6 @@ class Reflector(Generic[T]):
         self._answered.set()
 
     def _deliver(self, change: ObjectChange[T]) -> None:
-        self.changes += 1
         for listener in self._listeners:
             listener(change)
 

@@ -29,6 +29,8 @@ from stoker.kube.config.config import ClusterConfig
 from stoker.kube.leader.elector import LeaderElector
 from stoker.kube.leader.fencing import Leadership
 from stoker.kube.leader.lease import LeaseTerms
+from stoker.telemetry.metrics import Metrics
+from stoker.telemetry.runtime import RuntimeMetrics
 from stoker_testkit.manual_clock import START
 
 LEASE, NAMESPACE = "stoker-controller-0", "stoker-system"
@@ -156,13 +158,30 @@ class _SimulatedTransport(Transport):
         return ApiResponse(status, {}, body)
 
 
+class _RecordedTerms(RuntimeMetrics):
+    """Notes the terms of a candidate in the order in which it reports them."""
+
+    def __init__(self, identity: str, calls: list[str]) -> None:
+        super().__init__(Metrics())
+        self._identity, self._calls, self._leads = identity, calls, False
+
+    def lease_won(self, lease: str) -> None:
+        self._leads = True
+        self._calls.append(f"{self._identity} started")
+
+    def lease_not_held(self, lease: str) -> None:
+        if self._leads:
+            self._leads = False
+            self._calls.append(f"{self._identity} stopped")
+
+
 class Candidates:
     """One server and several candidates for one lease, 15 s long and renewed every 5 s, without jitter."""
 
     def __init__(self) -> None:
         self.server = SimulatedServer()
         self.calls: list[str] = []
-        """What `on_started` and `on_stopped` were called for, in order."""
+        """Which candidates won and gave up the lease, by their metrics, in order."""
         self.terms: dict[str, list[Leadership]] = {}
         """Every term of every candidate, the latest last."""
         self.electors: dict[str, LeaderElector] = {}
@@ -180,8 +199,7 @@ class Candidates:
             NAMESPACE,
             LeaseTerms(identity, 15, 5),
             clock=clock,
-            on_started=lambda _: self.calls.append(f"{identity} started"),
-            on_stopped=lambda: self.calls.append(f"{identity} stopped"),
+            metrics=_RecordedTerms(identity, self.calls),
             jitter=lambda: 0.0,
         )
         return self.electors[identity]

@@ -253,7 +253,8 @@ class FakeFleetServer(Stoppable):
 
     def end_sessions(self) -> None:
         """Everybody has to come in again; who brings a token may."""
-        self._loop.call(self._dashboard.sessions.end_all)
+        sessions = self._dashboard.sessions
+        self._loop.call(lambda: [sessions.end(each) for each in list(sessions._open.values())])
 
     @property
     def streams(self) -> int:

@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from stoker.domain.errors import Retry, Stalled, StokerError
 from stoker.domain.reasons import Reason
 from stoker.kube.client.errors import Conflict
-from stoker.kube.runtime.steps import ReconcilePass, ReconcileStep, StepsOutcome, StopSteps
+from stoker.kube.runtime.steps import ReconcilePass, ReconcileStep, StepsOutcome
 from stoker_testkit.manual_clock import ManualClock
 
 
@@ -69,7 +69,7 @@ def clock() -> ManualClock:
 
 def a_pass(
     server: Server,
-    *steps: Callable[[Context], Awaitable[Context | StopSteps[Context]]],
+    *steps: Callable[[Context], Awaitable[Context]],
     clock: ManualClock | None = None,
 ) -> ReconcilePass[Context, str]:
     return ReconcilePass(
@@ -114,16 +114,6 @@ async def test_a_crash_is_reported_as_an_internal_error_and_raised_as_it_was() -
     with pytest.raises(KeyError):
         await a_pass(server, crash).run(Context())
     assert server.written == [":0 InternalError in crash"]
-
-
-async def test_enough_skips_the_rest_and_is_no_failure() -> None:
-    async def paused(context: Context) -> StopSteps[Context]:
-        return StopSteps(replace(context, commit="paused"))
-
-    server = Server()
-    context = await a_pass(server, paused, crash).run(Context())
-    assert context.commit == "paused"
-    assert server.written == ["paused:0 ready"]
 
 
 async def test_a_pass_without_steps_still_has_a_status() -> None:

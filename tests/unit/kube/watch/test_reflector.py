@@ -195,7 +195,6 @@ async def test_changes_reach_the_listeners_when_the_store_has_them() -> None:
     )
     await scene.pass_time()
     assert seen == [("+a@11", True), ("-a@12", False)]
-    assert (scene.reflector.events, scene.reflector.changes) == (2, 2)
     await scene.end()
 
 
@@ -274,7 +273,7 @@ async def test_a_denied_or_missing_kind_is_reported_and_tried_slowly(error: Stok
     await scene.pass_time(14.0)
     health = scene.reflector.health
     assert (health.error, health.failing_since, health.failures) == (error, 0.0, 2)
-    assert (health.last_contact, health.synced) == (None, False)
+    assert (scene.reflector._last_contact, health.synced) == (None, False)
     assert [moment for _, moment in scene.asked] == [0.0, 5.0]
     await scene.pass_time(30.0)
     assert [moment for _, moment in scene.asked] == [0.0, 5.0, 15.0, 35.0, 35.0]
@@ -350,9 +349,9 @@ async def test_a_stream_that_breaks_before_the_silence_is_over_is_an_error() -> 
 async def test_the_last_contact_is_the_last_line() -> None:
     scene = Scene([[page("10")]], [[Pass(60.0), event("ADDED", "a", "11"), FOREVER]])
     await scene.pass_time(59.0)
-    assert scene.reflector.health.last_contact == 0.0
+    assert scene.reflector._last_contact == 0.0
     await scene.pass_time(50.0)
-    assert scene.reflector.health.last_contact == 60.0
+    assert scene.reflector._last_contact == 60.0
     await scene.end()
 
 
@@ -399,14 +398,14 @@ async def test_an_object_that_cannot_be_kept_is_counted_and_the_others_flow() ->
     task = asyncio.get_running_loop().create_task(reflector.run())
     await reflector.synced()
     assert refused == ["shop/bad: ValueError"]
-    assert (reflector.refused, reflector.store.keys()) == (1, [ObjectKey("shop", "good")])
+    assert (reflector.store.refused, reflector.store.keys()) == (1, [ObjectKey("shop", "good")])
     task.cancel()
 
 
 async def test_repetitions_are_counted() -> None:
     scene = Scene([[page("10", item("a", "3"))]], [[event("ADDED", "a", "3"), FOREVER]])
     await scene.pass_time()
-    assert scene.reflector.duplicates == 1
+    assert scene.reflector._watching.duplicates == 1
     assert scene.told == ["+a@3"]
     await scene.end()
 
