@@ -140,7 +140,7 @@ async def test_huge_bodies_are_cut_off(house: House, declared: bool) -> None:
 async def test_a_body_that_never_ends_is_not_waited_for(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stoker.dashboard.routes.BODY_SECONDS", 0.2)
+    monkeypatch.setattr("stoker.dashboard.request_body.BODY_SECONDS", 0.2)
     said = await house.raw(
         b"POST /api/session HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         b'Content-Length: 100\r\n\r\n{"token": "'

@@ -25,6 +25,7 @@ from stoker.dashboard.metrics import DashboardMetrics
 from stoker.dashboard.responses import error_response, refused_response, static_response
 from stoker.dashboard.routes import DashboardRoutes
 from stoker.dashboard.sessions import DashboardSessions
+from stoker.dashboard.sign_in import DashboardSignIn
 from stoker.dashboard.sse import EventStreams
 from stoker.dashboard.static_files import StaticFiles
 from stoker.domain.clock import Clock, SystemClock
@@ -73,17 +74,16 @@ class DashboardServer:
         self.streams = EventStreams(scene, self.sessions, clock)
         meter = meter if meter is not None else DashboardMetrics()
         meter.watch(self.sessions, self.streams)
-        self._answers = DashboardRoutes(
-            scene,
-            hands,
+        sign_in = DashboardSignIn(
+            scene.mode,
             gate,
             self.sessions,
-            self.streams,
             clock,
             meter,
             trusted_proxies=self._settings.trusted_proxies,
             secure=tls is not None,
         )
+        self._answers = DashboardRoutes(scene, hands, sign_in, self.sessions, self.streams, clock, meter)
         self._runner: web.ServerRunner | None = None
         self.port: int | None = None
         """The port it listens on; None before the start and after the end."""
