@@ -253,8 +253,12 @@ class FakeFleetServer(Stoppable):
 
     def end_sessions(self) -> None:
         """Everybody has to come in again; who brings a token may."""
+        self._loop.call(self._end_sessions)
+
+    def _end_sessions(self) -> None:
         sessions = self._dashboard.sessions
-        self._loop.call(lambda: [sessions.end(each) for each in list(sessions._open.values())])
+        for each in list(sessions._open.values()):
+            sessions.end(each)
 
     @property
     def streams(self) -> int:
