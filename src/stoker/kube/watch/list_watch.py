@@ -12,7 +12,9 @@ updates the cache and returns the changes to deliver.
 
 A list is always requested without a resourceVersion, so it is the current state, and any other object in the
 cache is gone: deletions that happened without a watch are found there. A list counts only when its last page
-has arrived; a list that fails midway changes nothing.
+has arrived; a list that fails midway changes nothing. A user that must not hold a whole list in memory gets
+each object as it is read (`each_of_page`); then a list that fails midway has delivered some objects, and
+deletions still wait for the last page.
 
 A resourceVersion is compared for equality. Where two are numbers, as on every server since 1.35, the smaller
 one is older, which distinguishes a repetition from a new event. Several objects may share one version (keys
@@ -24,7 +26,7 @@ from __future__ import annotations
 
 import random as chance
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -130,16 +132,17 @@ class ListWatchState(Generic[T]):
     def page(self, items: Iterable[bytes]) -> None:
         """Process one page of the list; the cache does not change yet."""
         for raw in items:
-            meta = read_item(raw, self._what)
-            key = meta.key
-            held = self._store.entry(key)
-            if held is not None and held.uid != meta.uid:
-                held = None
-            if held is None or held.resource_version != meta.resource_version:
-                # An unreadable version is not a deletion: the previous version of the object stays.
-                held = self._store.read(key, meta.uid, meta.resource_version, raw) or held
-            if held is not None:
-                self._arrived[key] = held
+            self._arrive(raw)
+
+    def each_of_page(self, items: Iterable[bytes]) -> Iterator[ObjectChange[T]]:
+        """Process one page object by object: each is put into the cache and returned before the next is read.
+
+        Objects that the list does not show stay in the cache until the list is complete.
+        """
+        for raw in items:
+            key, entry = self._arrive(raw)
+            if entry is not None:
+                yield from self._store.put(key, entry, raw, listed=True)
 
     def listed(self, resource_version: str) -> list[ObjectChange[T]]:
         """Complete the list; return the differences to the cache."""
@@ -235,6 +238,20 @@ class ListWatchState(Generic[T]):
         self._troubles[kind] += 1
         return self._troubles[kind]
 
+    def _arrive(self, raw: bytes) -> tuple[ObjectKey, CacheEntry[T] | None]:
+        """Read one item of a list and note that it exists."""
+        meta = read_item(raw, self._what)
+        key = meta.key
+        entry = self._store.entry(key)
+        if entry is not None and entry.uid != meta.uid:
+            entry = None
+        if entry is None or entry.resource_version != meta.resource_version:
+            # An unreadable version is not a deletion: the previous version of the object stays.
+            entry = self._store.read(key, meta.uid, meta.resource_version, raw) or entry
+        if entry is not None:
+            self._arrived[key] = entry
+        return key, entry
+
     def _event(self, event: WatchLine) -> tuple[ObjectChange[T], ...]:
         _, meta, raw = event
         key, version = meta.key, meta.resource_version
@@ -251,7 +268,7 @@ class ListWatchState(Generic[T]):
         self._advance(version)
         entry = None if event.type == DELETED else self._store.read(key, meta.uid, version, raw)
         if entry is not None:
-            return self._store.put(key, entry)
+            return self._store.put(key, entry, raw)
         # Another uid, even if deleted or unreadable, proves that the cached object is gone.
         return self._store.remove(key, version) if held is not None and held.uid != meta.uid else ()
 

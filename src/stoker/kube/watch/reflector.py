@@ -97,7 +97,11 @@ class Reflector(Generic[T]):
 
     With `metadata_only` the server sends only the metadata of objects. `wanted` filters by key what no
     selector can express: other objects are neither decoded nor cached. `on_recovered` is called when a stream
-    is open again after a failure.
+    is open again after a failure, `on_listed` when all changes that a list showed are delivered.
+
+    With `object_by_object` each object of a list is delivered with its bytes before the next is read, instead
+    of after the last page; only deletions wait for the last page. `keep` can then drop the bytes, so that no
+    more than a page is in memory.
     """
 
     def __init__(
@@ -113,9 +117,11 @@ class Reflector(Generic[T]):
         on_change: ChangeListener[T] | None = None,
         on_error: Callable[[StokerError], None] | None = None,
         on_recovered: Callable[[], None] | None = None,
+        on_listed: Callable[[], None] | None = None,
         on_refused: RefusedObjectHandler | None = None,
         indexes: Mapping[str, CacheIndex[T]] | None = None,
         wanted: Callable[[ObjectKey], bool] | None = None,
+        object_by_object: bool = False,
         clock: Clock = SystemClock(),  # noqa: B008 - it has no state
         idle_timeout: float | None = IDLE_TIMEOUT,
         page_size: int = 500,
@@ -137,6 +143,8 @@ class Reflector(Generic[T]):
         self._metadata_only = metadata_only
         self._on_error = on_error
         self._on_recovered = on_recovered
+        self._on_listed = on_listed
+        self._object_by_object = object_by_object
         self._clock = clock
         self._idle_timeout = idle_timeout
         self._page_size = page_size
@@ -210,7 +218,11 @@ class Reflector(Generic[T]):
             )
             async for page in pages:
                 self._last_contact = self._clock.monotonic()
-                self._watching.page(page.items)
+                if self._object_by_object:
+                    for change in self._watching.each_of_page(page.items):
+                        self._deliver(change)
+                else:
+                    self._watching.page(page.items)
                 version = page.resource_version
             changes = self._watching.listed(version)
         except StokerError as error:
@@ -222,6 +234,8 @@ class Reflector(Generic[T]):
             self._deliver(change)
         self._synced.set()
         self._answered.set()
+        if self._on_listed is not None:
+            self._on_listed()
 
     async def _watch(self, version: str) -> None:
         self.watches += 1

@@ -10,7 +10,8 @@ The bytes that `keep` receives are a copy of the object alone, so that keeping t
 response in memory.
 
 An object that `keep` refuses is reported and not stored; its previous version stays, because an unreadable
-version is not a deletion. The cache must never hold an incomplete list: `replace_all` takes a complete one.
+version is not a deletion. No object is removed because of an incomplete list: `replace_all` takes a complete
+one.
 """
 
 from __future__ import annotations
@@ -46,6 +47,10 @@ class ObjectChange(NamedTuple, Generic[T]):
     resource_version: str
     old: T | None
     new: T | None
+    raw: bytes = b""
+    """The object's bytes, if it is delivered as soon as it arrived; never part of the cache."""
+    listed: bool = False
+    """A list showed the change; no event did."""
 
     @property
     def added(self) -> bool:
@@ -148,35 +153,38 @@ class ObjectCache(Generic[T]):
                 self._on_refused(key, error)
             return None
 
-    def put(self, key: ObjectKey, entry: CacheEntry[T]) -> tuple[ObjectChange[T], ...]:
+    def put(
+        self, key: ObjectKey, entry: CacheEntry[T], raw: bytes = b"", *, listed: bool = False
+    ) -> tuple[ObjectChange[T], ...]:
         """Store the current object; if the name has a new uid, the old object is removed first."""
         before = self._entries.get(key)
-        if before is None:
-            self._file(key, entry)
-            return (ObjectChange(key, entry.uid, entry.resource_version, None, entry.value),)
-        if before.uid != entry.uid:
-            return self.remove(key, entry.resource_version) + self.put(key, entry)
-        if before.resource_version == entry.resource_version:
-            return ()
-        self._unfile(key, before)
+        if before is not None and before.uid != entry.uid:
+            removed = self.remove(key, entry.resource_version, listed=listed)
+            return removed + self.put(key, entry, raw, listed=listed)
+        old = None
+        if before is not None:
+            if before.resource_version == entry.resource_version:
+                return ()
+            self._unfile(key, before)
+            old = before.value
         self._file(key, entry)
-        return (ObjectChange(key, entry.uid, entry.resource_version, before.value, entry.value),)
+        return (ObjectChange(key, entry.uid, entry.resource_version, old, entry.value, raw, listed),)
 
-    def remove(self, key: ObjectKey, version: str) -> tuple[ObjectChange[T], ...]:
+    def remove(self, key: ObjectKey, version: str, *, listed: bool = False) -> tuple[ObjectChange[T], ...]:
         """Remove an object that was deleted as of this resourceVersion."""
         before = self._entries.pop(key, None)
         if before is None:
             return ()
         self._unfile(key, before)
-        return (ObjectChange(key, before.uid, version, before.value, None),)
+        return (ObjectChange(key, before.uid, version, before.value, None, listed=listed),)
 
     def replace_all(self, entries: Mapping[ObjectKey, CacheEntry[T]], version: str) -> list[ObjectChange[T]]:
         """Replace the content by a complete list taken at `version`: any other object is gone."""
         changes: list[ObjectChange[T]] = []
         for key in [key for key in self._entries if key not in entries]:
-            changes.extend(self.remove(key, version))
+            changes.extend(self.remove(key, version, listed=True))
         for key, entry in entries.items():
-            changes.extend(self.put(key, entry))
+            changes.extend(self.put(key, entry, listed=True))
         return changes
 
     def _file(self, key: ObjectKey, entry: CacheEntry[T]) -> None:

@@ -147,6 +147,29 @@ class TestListing:
         watching.listed("20", item("a", "ua", "3"), item("b", "ub", "7"))
         assert watching.fresh() == []
 
+    def test_object_by_object_each_is_delivered_with_its_bytes_before_the_next_is_read(
+        self, watching: Story
+    ) -> None:
+        items = [item("a", "ua", "11"), item("b", "ub", "7"), item("c", "uc", "12")]
+        changes = watching.machine.each_of_page(items)
+        first = next(changes)
+        assert (first.key.name, first.raw, first.listed) == ("a", items[0], True)
+        assert "c" not in watching.names()
+        assert [change.key.name for change in changes] == ["c"], "b has the version that is known"
+        assert watching.machine.listed("20") == [], "everything is delivered already"
+
+    def test_object_by_object_deletions_wait_for_the_last_page(self, watching: Story) -> None:
+        watching.machine.resync()
+        assert [change.key.name for change in watching.machine.each_of_page([item("c", "uc", "12")])] == ["c"]
+        watching.machine.failed(Gone("compacted", status=410))
+        assert watching.names() == {"a", "b", "c"}, "a list that fails midway proves no deletion"
+        assert list(watching.machine.each_of_page([item("b", "ub", "7")])) == []
+        gone = watching.machine.listed("21")
+        assert [(change.key.name, change.deleted, change.listed) for change in gone] == [
+            ("a", True, True),
+            ("c", True, True),
+        ]
+
     def test_a_list_that_expires_between_two_pages_begins_anew(self, story: Story) -> None:
         story.machine.page([item("a", "ua", "3")])
         story.machine.failed(Gone("expired", status=410))
