@@ -56,7 +56,11 @@ class SeenObject:
     __slots__ = ("blob", "ended_from", "taken", "version")
 
     def __init__(
-        self, taken: tuple[DestinationRef, ...], version: str, blob: str = "", ended_from: str = ""
+        self,
+        taken: tuple[DestinationRef, ...] = _NO_DESTINATIONS,
+        version: str = "",
+        blob: str = "",
+        ended_from: str = "",
     ) -> None:
         self.taken = taken
         """The destinations of the object. Objects with equal destinations share one tuple."""
@@ -65,6 +69,11 @@ class SeenObject:
         """`facts.object_blob_id` of the object, set only where none of its files has that id."""
         self.ended_from = ended_from
         """The resource version before its deletion was requested; empty if no deletion was requested."""
+
+    def fill(self, other: SeenObject) -> None:
+        """Take over the values of another memory of the same object."""
+        self.taken, self.version = other.taken, other.version
+        self.blob, self.ended_from = other.blob, other.ended_from
 
 
 class IngestContext:

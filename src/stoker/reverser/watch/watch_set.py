@@ -72,7 +72,7 @@ class WatchSet:
         """Apply new rules, served kinds or labels of namespaces."""
         before, self.around = self.around, around
         for running in self._running.values():
-            running.watch.noticer.around = around
+            running.watch.ingest.around = around
         self._follow()
         self.seed(_affected_destinations(before, around))
         for outbox in self._outboxes.values():
@@ -88,7 +88,7 @@ class WatchSet:
     def seed(self, refs: frozenset[DestinationRef]) -> None:
         """Bring every living object to these destinations again."""
         for watch in self.all:
-            watch.seed(refs & watch.seeded)
+            watch.seed(refs)
 
     async def stop(self) -> None:
         tasks = [running.task for running in self._running.values()]

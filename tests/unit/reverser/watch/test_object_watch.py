@@ -1,6 +1,6 @@
-"""Objects that cannot be read, from the list or the watch that shows them to their end.
+"""The event handler of an object watch: objects one by one, unreadable objects, lists for changed rules.
 
-No API server of today writes such an object, so a script plays one: text that is no UTF-8.
+No API server of today writes an unreadable object, so a script plays one: text that is no UTF-8.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from stoker.kube.client.served_kinds import KindCatalog, ServedResource, prefer_
 from stoker.kube.client.token_bucket import RequestRate, TokenBucket
 from stoker.reverser.destinations import BranchKey, RepoConfigRef, WritableDestination
 from stoker.reverser.manifest.path import ManifestKey
+from stoker.reverser.selection.labels import MATCH_ALL, LabelMatcher, SelectorRequirement
 from stoker.reverser.selection.rules import DestinationRef, RuleRef, RuleResource, SelectionRule
 from stoker.reverser.selection.selection import WatchedKind, select_objects
-from stoker.reverser.watch.ingest import IngestContext
+from stoker.reverser.watch.ingest import IngestContext, SeenObject
 from stoker.reverser.watch.object_watch import ObjectWatch
 from stoker.reverser.watch.throttled_source import WatchBudget
 from stoker.reverser.writer.outbox import DestinationOutbox
@@ -32,12 +33,24 @@ from stoker_testkit.wait_until import eventually_async
 
 REF = DestinationRef("s", "a")
 BASE = "a/core/v1/configmaps/shop"
+NONE = LabelMatcher((SelectorRequirement("tier", "In", frozenset({"web"})),))
+"""Selects no object of these tests."""
 
 
 def item(name: str, version: str, *, readable: bool = True) -> bytes:
     metadata = {"name": name, "namespace": "shop", "uid": f"u-{name}", "resourceVersion": version}
     whole = msgspec.json.encode({"metadata": metadata, "data": {"text": "VALUE"}})
     return whole if readable else whole.replace(b"VALUE", b"\xff\xfe")
+
+
+def selection_rule(labels: LabelMatcher) -> SelectionRule:
+    return SelectionRule(
+        RuleRef("WatchRule", "shop", "a"),
+        REF,
+        (RuleResource.of("configmaps"),),
+        namespaced=True,
+        labels=labels,
+    )
 
 
 def event(kind: str, name: str, version: str, *, readable: bool = True) -> bytes:
@@ -49,6 +62,9 @@ class Script:
     """Plays the API server: one list and one stream after the other; the last stream stays open."""
 
     lists: list[Sequence[bytes]]
+    """The items of each list, one page for each item."""
+    next_page: asyncio.Semaphore | None = None
+    """Each page waits for one release."""
     lines: asyncio.Queue[bytes | Gone] = field(default_factory=asyncio.Queue)
     turn: int = 0
 
@@ -63,8 +79,11 @@ class Script:
         metadata_only: bool = False,
     ) -> AsyncIterator[ListPage]:
         self.turn += 1
-        items = tuple(self.lists.pop(0))
-        yield ListPage(items=items, resource_version=f"{self.turn}00", continue_token="", remaining=None)
+        version = f"{self.turn}00"
+        for each in self.lists.pop(0):
+            if self.next_page is not None:
+                await self.next_page.acquire()
+            yield ListPage(items=(each,), resource_version=version, continue_token="", remaining=None)
 
     @asynccontextmanager
     async def watch(
@@ -95,6 +114,7 @@ class Scene:
 
     script: Script
     prune: str = "Always"
+    labels: LabelMatcher = MATCH_ALL
 
     def __post_init__(self) -> None:
         self.clock = ManualClock()
@@ -105,10 +125,9 @@ class Scene:
         self.box = DestinationOutbox(destination, self.clock, wake=lambda: None)
         self.box.open({f"{BASE}/odd.yaml": "0" * 40, f"{BASE}/fine.yaml": "0" * 40}, 40)
         served = ServedResource(CONFIG_MAPS, frozenset({"list", "watch"}))
-        rule = SelectionRule(
-            RuleRef("WatchRule", "shop", "a"), REF, (RuleResource.of("configmaps"),), namespaced=True
-        )
-        around = IngestContext(select_objects([rule], KindCatalog(tuple(prefer_first([served])))))
+        rule = selection_rule(self.labels)
+        self.catalog = KindCatalog(tuple(prefer_first([served])))
+        around = IngestContext(select_objects([rule], self.catalog))
         turns = WatchBudget(
             asyncio.Semaphore(1), TokenBucket(RequestRate(1000, 1000), self.clock), self.clock
         )
@@ -121,6 +140,19 @@ class Scene:
 
     def lives(self, name: str) -> bool | None:
         return self.watch.shows(ManifestKey("", "v1", "configmaps", "shop", name), REF)
+
+    def widen(self) -> None:
+        """Apply a rule that selects all ConfigMaps, as `WatchSet.follow` does."""
+        self.watch.ingest.around = IngestContext(select_objects([selection_rule(MATCH_ALL)], self.catalog))
+        self.watch.seed((REF,))
+
+    def written(self) -> list[str]:
+        return [
+            change.path
+            for plan in self.box.batcher.take()
+            for change in plan.changes
+            if change.content is not None
+        ]
 
     def dropped(self) -> list[str]:
         return [
@@ -192,3 +224,47 @@ async def test_an_object_that_can_be_read_again_is_written_and_told_of_no_more()
         await eventually_async(lambda: not scene.told)
         (plan,) = scene.box.batcher.take()
         assert [change.path for change in plan.changes] == [f"{BASE}/odd.yaml"]
+
+
+async def test_an_object_is_handled_before_the_next_page_is_read_and_only_its_memory_stays() -> None:
+    script = Script([[item("fine", "1"), item("odd", "2")]], next_page=asyncio.Semaphore(1))
+    scene = Scene(script)
+    task = asyncio.create_task(scene.watch.run())
+    try:
+        await eventually_async(lambda: scene.box.pending == 1, message="the first page is handled")
+        assert scene.written() == [f"{BASE}/fine.yaml"]
+        assert scene.lives("odd") is None, "an incomplete list shows no deletion"
+        assert [type(seen) for _, seen in scene.watch.reflector.store.items()] == [SeenObject]
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def test_a_changed_rule_leaves_it_unknown_which_objects_exist_until_they_are_listed_again() -> None:
+    script = Script([[item("fine", "1")], [item("fine", "1")]])
+    async with watching(Scene(script, labels=NONE)) as scene:
+        assert scene.lives("fine") is False
+        scene.widen()
+        assert scene.lives("fine") is None, "the file of a living object would be swept"
+        await eventually_async(lambda: scene.lives("fine"))
+        assert scene.written() == [f"{BASE}/fine.yaml"]
+
+
+async def test_a_rule_that_changes_during_the_first_list_gets_all_objects() -> None:
+    listed = [item("fine", "1"), item("odd", "2")]
+    pages = asyncio.Semaphore(1)
+    script = Script([listed, listed], next_page=pages)
+    scene = Scene(script, labels=NONE)
+    task = asyncio.create_task(scene.watch.run())
+    try:
+        await eventually_async(lambda: len(scene.watch.reflector.store) == 1)
+        scene.widen()
+        for _ in range(3):
+            pages.release()
+        await eventually_async(lambda: scene.lives("fine") and scene.lives("odd"))
+        assert sorted(scene.written()) == [f"{BASE}/fine.yaml", f"{BASE}/odd.yaml"]
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
