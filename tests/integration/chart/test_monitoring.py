@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from stoker.controller.owned.fetcher_manifests import METRICS_PORT as FETCHER_PORT
+from stoker.controller.owned.fetcher_deployments import METRICS_PORT as FETCHER_PORT
 from stoker.domain.protocol import CR_NAME_LABEL
 from stoker.webhooks.admission.agent_container import METRICS_PORT
 from stoker_testkit.chart.helm import CHART, Helm

@@ -1,7 +1,7 @@
 """Bidirectional sync in the controller: change sets from gateways become commits and pull requests.
 
     types, state        values that the modules share, and the state kept for each resource
-    inbox, inbox_keys   the ConfigMaps that agents write change sets to
+    inbox               the ConfigMaps that agents write change sets to
     guardrails          which files of a change set may go to Git. Pure
     three_way_decision  Git now, the gateway's base, the gateway now. Pure
     branch_name         the branch of a gateway. Pure

@@ -4,12 +4,16 @@ They are created before agents learn their names, with the resource as owner. Th
 of their keys; the values can have 1 MiB for each ConfigMap and are read when they are processed. Keys are
 removed once the reply is in the metadata ConfigMap, each by its name, so that a concurrent write of another
 key by an agent causes no conflict.
+
+Keys are `{gateway}.{set}.{number}`. A gateway's own key may contain dots, so keys are parsed from the right.
+Keys of any other form belong to no change set and are removed.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
+import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Protocol
 
@@ -20,6 +24,7 @@ from stoker.controller.cache.informers import ControllerInformers
 from stoker.controller.cache.objects import CachedResource, ResourceKey, belongs_to, owned_metadata
 from stoker.controller.owned.apply_objects import OwnedObjectWriter
 from stoker.domain.protocol import CHANGE_MAPS
+from stoker.domain.protocol.change_set_codec import MAX_CHUNKS
 from stoker.domain.protocol.names import changes_map_name
 from stoker.kube.client.client import KubeClient
 from stoker.kube.client.errors import NotFound
@@ -28,6 +33,8 @@ from stoker.kube.watch.store import ObjectKey
 
 DECODING = "stoker.io/decoding-change-set"
 """Annotation of a ConfigMap: the change set being decoded, and the process that decodes it."""
+
+_KEY = re.compile(r"(?P<gateway>.+)\.(?P<set>\d{8}-\d{6}(?:-\d{1,4})?)\.(?P<number>\d)")
 
 
 class _InboxMeta(msgspec.Struct):
@@ -113,6 +120,37 @@ class ChangeSetInbox:
 
 def inbox_names(key: ResourceKey) -> tuple[str, ...]:
     return tuple(changes_map_name(key.door, key.object.name, number) for number in range(CHANGE_MAPS))
+
+
+def change_sets_in(maps: Mapping[str, Collection[str]]) -> tuple[ReceivedChangeSet, ...]:
+    """All change sets, oldest first; `maps` has the keys of each ConfigMap."""
+    found: dict[tuple[str, str], dict[int, tuple[str, str]]] = {}
+    for name, keys in maps.items():
+        for key in keys:
+            said = _KEY.fullmatch(key)
+            if said is not None and int(said["number"]) < MAX_CHUNKS:
+                parts = found.setdefault((said["set"], said["gateway"]), {})
+                parts.setdefault(int(said["number"]), (name, key))
+    return tuple(
+        ReceivedChangeSet(
+            gateway,
+            set_id,
+            tuple(parts[number] for number in sorted(parts)),
+            set(parts) == set(range(len(parts))),
+        )
+        for (set_id, gateway), parts in sorted(found.items())
+    )
+
+
+def stray_keys(maps: Mapping[str, Collection[str]]) -> dict[str, list[str]]:
+    """Keys that belong to no change set, by ConfigMap."""
+    strays = {name: [key for key in keys if not _is_chunk_key(key)] for name, keys in maps.items()}
+    return {name: keys for name, keys in strays.items() if keys}
+
+
+def _is_chunk_key(key: str) -> bool:
+    said = _KEY.fullmatch(key)
+    return said is not None and int(said["number"]) < MAX_CHUNKS
 
 
 def _decode_base64(raw: msgspec.Raw) -> bytes:

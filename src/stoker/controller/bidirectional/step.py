@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from stoker.api.to_intent import IntentContext, gateway_intent_for
-from stoker.controller.bidirectional.inbox import ChangeSetInbox
-from stoker.controller.bidirectional.inbox_keys import change_sets_in, stray_keys
+from stoker.controller.bidirectional.inbox import ChangeSetInbox, change_sets_in, stray_keys
 from stoker.controller.bidirectional.status import read_standings
 from stoker.controller.bidirectional.types import BidirectionalRequest, BidirectionalResult, ChangeSetSender
 from stoker.controller.bidirectional.worker import BidirectionalWorker

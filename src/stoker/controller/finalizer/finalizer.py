@@ -12,6 +12,8 @@ namespace forever.
 A resource that no longer matches the label selector loses the finalizer as well, because this controller
 would not see its deletion. Another installation that reconciles it from then on sets its own.
 `stoker.controller.finalizer.orphaned` finds resources that lost the label while no controller ran.
+`remove_finalizer` is for resources that this installation no longer reconciles, also before an uninstall:
+nothing else of the resource changes, and agents are not notified: they continue with what they have.
 """
 
 from __future__ import annotations
@@ -22,21 +24,23 @@ import msgspec
 
 from stoker.controller.cache.gateways import GatewayFleet, fleet_of
 from stoker.controller.cache.informers import ControllerInformers
-from stoker.controller.cache.objects import SYNCED_KINDS, CachedResource, ResourceKey
+from stoker.controller.cache.objects import SYNCED_KINDS, CachedResource, OwnedHeader, ResourceKey
 from stoker.controller.cache.pods import AgentState
 from stoker.controller.cache.reports import reports_by_gateway
-from stoker.controller.finalizer.finalizer_removal import finalizer_name, read_header, remove_finalizer
 from stoker.controller.owned.configmaps import ConfigMapPublisher
 from stoker.domain.clock import Clock, parse_rfc3339
-from stoker.domain.errors import Wait
+from stoker.domain.errors import Retry, Wait
 from stoker.domain.reasons import Reason
 from stoker.kube.client.client import KubeClient
-from stoker.kube.client.errors import NotFound
+from stoker.kube.client.errors import Conflict, NotFound
 from stoker.kube.client.kinds import rest_resource
+from stoker.kube.client.objects import ObjectHeader
 from stoker.telemetry.logs import get_logger
 
 ACKNOWLEDGE_SECONDS = 30.0
 POLL_SECONDS = 2.0
+MAX_ATTEMPTS = 5
+"""Conflicting writes after which a removal fails."""
 
 log = get_logger(__name__)
 
@@ -142,3 +146,35 @@ def unacknowledged_agents(fleet: GatewayFleet) -> tuple[str, ...]:
         for one in fleet.gateways
         if one.pod.agent is AgentState.READY and not (one.report is not None and one.report.terminating_ack)
     )
+
+
+def finalizer_name(key: ResourceKey) -> str:
+    return f"{SYNCED_KINDS[key.kind].group}/finalizer"
+
+
+async def remove_finalizer(client: KubeClient, key: ResourceKey, found: OwnedHeader) -> bool:
+    """Remove the finalizer; return whether it was there. After a conflict, read the resource again."""
+    resource, (namespace, name) = rest_resource(SYNCED_KINDS[key.kind]), key.object
+    for _ in range(MAX_ATTEMPTS):
+        meta = found.metadata
+        if finalizer_name(key) not in meta.finalizers:
+            return False
+        left = [each for each in meta.finalizers if each != finalizer_name(key)]
+        patch = {"metadata": {"finalizers": left, "resourceVersion": meta.resource_version}}
+        with suppress(NotFound):
+            try:
+                await client.patch(resource, patch, name, namespace, into=ObjectHeader)
+            except Conflict:
+                found = await read_header(client, key) or OwnedHeader()
+                continue
+        return True
+    raise Retry(f"{key}: could not remove the finalizer, it changed at each try")
+
+
+async def read_header(client: KubeClient, key: ResourceKey, labels: str = "") -> OwnedHeader | None:
+    """Read the resource if it exists and matches `labels`, with list: the controller has no get right."""
+    resource, (namespace, name) = rest_resource(SYNCED_KINDS[key.kind]), key.object
+    only = await client.list(
+        resource, namespace, into=OwnedHeader, labels=labels or None, fields=f"metadata.name={name}"
+    )
+    return only[0] if only else None

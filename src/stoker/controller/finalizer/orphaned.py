@@ -21,7 +21,7 @@ from itertools import product
 import msgspec
 
 from stoker.controller.cache.objects import SYNCED_KINDS, OwnedHeader, OwnedMeta, ResourceKey
-from stoker.controller.finalizer.finalizer_removal import finalizer_name
+from stoker.controller.finalizer.finalizer import finalizer_name
 from stoker.domain.clock import Clock
 from stoker.domain.errors import StokerError
 from stoker.kube.client.client import KubeClient

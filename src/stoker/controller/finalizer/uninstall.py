@@ -23,7 +23,7 @@ from collections.abc import Collection, Mapping
 from itertools import product
 
 from stoker.controller.cache.objects import SYNCED_KINDS, ResourceKey
-from stoker.controller.finalizer.finalizer_removal import MAX_ATTEMPTS, remove_finalizer
+from stoker.controller.finalizer.finalizer import MAX_ATTEMPTS, remove_finalizer
 from stoker.controller.finalizer.orphaned import FinalizedHeader, has_finalizer_of
 from stoker.domain.clock import Clock
 from stoker.domain.errors import Retry, Stalled

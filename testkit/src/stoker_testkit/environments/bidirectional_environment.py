@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from stoker.controller.bidirectional.inbox_keys import change_sets_in
+from stoker.controller.bidirectional.inbox import change_sets_in
 from stoker.controller.bidirectional.proposal import ChangeSetProcessor
 from stoker.controller.bidirectional.types import (
     BidirectionalRequest,

@@ -10,7 +10,7 @@ import pytest
 from stoker.api.spec.status import GatewayChangesStatus, GatewayStatus, SyncStatus
 from stoker.controller.bidirectional.branch_name import branch_for
 from stoker.controller.bidirectional.holds import MAX_BYTES, can_never_fit, check_room, holds_after
-from stoker.controller.bidirectional.inbox_keys import change_sets_in, stray_keys
+from stoker.controller.bidirectional.inbox import change_sets_in, stray_keys
 from stoker.controller.bidirectional.messages import ChangeSetOrigin, change_commit, request_description
 from stoker.controller.bidirectional.status import (
     bidirectional_ready,

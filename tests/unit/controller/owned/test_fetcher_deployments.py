@@ -10,7 +10,7 @@ from stoker.api.kinds.stoker import Stoker
 from stoker.api.manifests.codec import from_wire
 from stoker.api.to_intent import intent_for, merge_spec
 from stoker.controller.cache.objects import CachedResource, OwnedHeader, OwnedMeta, ResourceKey
-from stoker.controller.owned.fetcher_manifests import fetcher_deployment
+from stoker.controller.owned.fetcher_deployments import fetcher_deployment
 from stoker.domain.errors import Stalled
 from stoker.domain.images import ImageRef
 from stoker.domain.injection import AgentInstallation
