@@ -50,6 +50,7 @@ from stoker.domain.protocol import changes_map_name as map_name
 from stoker.domain.protocol.change_set_codec import CHUNK_BYTES, ChangeSetChunk, decode, is_complete
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import GitRef, RepoUrl
+from stoker.engine.plan.approvals import unused
 from stoker.fs.data_folder import DataFolder
 from stoker.ignition.content.noise import ResourceNoise
 from stoker.kube.client.client import KubeClient
@@ -556,7 +557,7 @@ async def test_many_deletions_on_a_gateway_are_sent_to_git_only_when_they_are_ap
         await site.capturing.told(None, approved)
         assert len((await site.next_set()).files) == 20
         with DataFolder.opened(gateway.data) as folder:
-            assert state.load(folder).unused(approved) == frozenset(), "it counts once"
+            assert unused(approved, state.load(folder)) == frozenset(), "it counts once"
 
 
 @pytest.mark.parametrize("lost", ["overflow", "no notices"])

@@ -37,6 +37,7 @@ from stoker.domain.protocol import ChangeSet, ChangeSetReply, GatewayChangesRepo
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId
 from stoker.engine.layout.reverse_map import CapturablePaths
+from stoker.engine.plan.approvals import unused
 from stoker.engine.plan.guards import held_deletions_reason
 from stoker.engine.plan.ledger import Ledger
 from stoker.engine.source_protocol import SourceReader
@@ -265,7 +266,7 @@ class ChangeCapture:
         }
         ready = self._standing.sorted(ready, memory, ledger.commit)
         gone = [path for path, version in ready.items() if version is None]
-        released = memory.unused(self._approved)
+        released = unused(self._approved, memory)
         self._standing.unapproved = held_deletions_reason(
             gone, ledger, self._keeper.job.files.deletion, released
         )

@@ -59,10 +59,6 @@ class CaptureState:
     approvals_used: frozenset[str] = frozenset()
     """Used approvals of deletions that are still given: each counts once."""
 
-    def unused(self, given: Collection[PlanApproval]) -> frozenset[str]:
-        """Return the digests of approved plans whose approval is unused."""
-        return frozenset(one.digest for one in given if one.text not in self.approvals_used)
-
     def approved_by(self, given: Collection[PlanApproval]) -> CaptureState:
         """Drop used approvals that were withdrawn: they may be given again."""
         used = self.approvals_used & {one.text for one in given}

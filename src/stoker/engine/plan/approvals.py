@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
+from typing import Protocol
 
 from stoker.domain.errors import Stalled
 from stoker.domain.intent.annotation_requests import PlanApproval
@@ -19,9 +20,16 @@ from stoker.engine.plan.ledger import Ledger
 from stoker.engine.plan.plan import SyncPlan
 
 
-def unused(given: Collection[PlanApproval], ledger: Ledger | None) -> frozenset[str]:
+class ApprovalRecord(Protocol):
+    """Stores the used approvals: the ledger those of syncs, the capture state those of sent deletions."""
+
+    @property
+    def approvals_used(self) -> frozenset[str]: ...
+
+
+def unused(given: Collection[PlanApproval], record: ApprovalRecord | None) -> frozenset[str]:
     """Return the digests of the plans whose approval was not used yet."""
-    used = ledger.approvals_used if ledger is not None else frozenset()
+    used = record.approvals_used if record is not None else frozenset()
     return frozenset(approval.digest for approval in given if approval.text not in used)
 
 

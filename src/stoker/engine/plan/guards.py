@@ -22,9 +22,9 @@ from stoker.domain.errors import Stalled
 from stoker.domain.intent.files import DeletionPolicy
 from stoker.domain.paths import RelPath
 from stoker.domain.reasons import Reason
-from stoker.engine.layout.desired_files import ALL_PLACES, NO_PLACES, DesiredFiles, ManagedPaths
+from stoker.engine.layout.desired_files import ALL_PLACES, DesiredFiles, ManagedPaths
 from stoker.engine.plan.ledger import Ledger
-from stoker.engine.plan.mapping_changes import abandoned_places, foreign_overwrites
+from stoker.engine.plan.mapping_changes import foreign_overwrites
 from stoker.engine.plan.plan import SyncPlan
 
 APPROVABLE_REASONS = frozenset(
@@ -68,9 +68,7 @@ def plan_objection(
         vanished_source_error(plan, desired, ledger)
         or unasked_deletion_error(plan, desired)
         or held_overwrites(plan, desired, ledger)
-        or held_deletions_error(
-            plan, ledger, deletion, approved, desired.destinations, abandoned_places(desired, ledger)
-        )
+        or held_deletions_error(plan, ledger, deletion, approved, desired.destinations)
     )
 
 
@@ -154,7 +152,6 @@ def held_deletions_error(
     deletion: DeletionPolicy,
     approved: Collection[str] = (),
     destinations: ManagedPaths = ALL_PLACES,
-    left: ManagedPaths = NO_PLACES,
 ) -> HeldPlan | None:
     """Return why the deletion guard holds a plan.
 
@@ -166,7 +163,9 @@ def held_deletions_error(
         DeletionCandidate(
             delete.path,
             DeletionCause.GONE
-            if destinations.hold(delete.path) and not left.hold(delete.path) and delete.path not in earlier
+            if destinations.hold(delete.path)
+            and not plan.abandoned.hold(delete.path)
+            and delete.path not in earlier
             else DeletionCause.UNMAPPED,
             ours=delete.path in ours,
         )

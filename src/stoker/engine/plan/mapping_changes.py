@@ -26,13 +26,13 @@ class _Written(NamedTuple):
     destination: str
 
 
-def abandoned_places(desired: DesiredFiles, ledger: Ledger | None) -> ManagedPaths:
+def abandoned_places(desired: DesiredFiles, ledger: Ledger) -> ManagedPaths:
     """Return places of the last sync that this sync no longer has because the mappings changed.
 
     A wider destination may cover them: `projects` misspelt as `.` must not empty `projects`. With unchanged
     mappings only the commit can remove a place, for example a folder below a root mapping.
     """
-    if ledger is None or ledger.settings == desired.settings:
+    if ledger.settings == desired.settings:
         return NO_PLACES
     before, now = _places(ledger), desired.managed
     removed = _removed(ledger.mappings, desired.delivered | desired.undelivered)

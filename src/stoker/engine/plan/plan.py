@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from stoker.domain.git_objects import FileVersion, HeldPath, PathNote
 from stoker.domain.paths import RelPath
+from stoker.engine.layout.desired_files import NO_PLACES, ManagedPaths
 from stoker.engine.plan.ledger import Ledger, encode_record
 
 RESOURCE_MANIFEST = "resource.json"
@@ -104,6 +105,8 @@ class SyncPlan:
     """
     held: tuple[HeldPath, ...] = ()
     """Places whose changes are held back; the rest is applied."""
+    abandoned: ManagedPaths = NO_PLACES
+    """Places of the last sync that the changed mappings no longer have; deletions there need an approval."""
     given_back: frozenset[str] = frozenset()
     """Files of others that a restore writes back as they were; they are not ours afterwards."""
 

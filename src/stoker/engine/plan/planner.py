@@ -22,7 +22,7 @@ from operator import itemgetter
 from stoker.domain.git_objects import FileVersion, PathNote
 from stoker.domain.intent.files import DeletionPolicy
 from stoker.domain.paths import RelPath
-from stoker.engine.layout.desired_files import NO_PLACES, DesiredFiles
+from stoker.engine.layout.desired_files import DesiredFiles
 from stoker.engine.match.globs import PathBatch, folders_above
 from stoker.engine.plan.ledger import STAT, Ledger, encode_record
 from stoker.engine.plan.live import LiveDifferences, LiveEntry, LiveKind
@@ -83,6 +83,7 @@ class _Planner:
         mine = {path for path in self._ours if path not in self._covered and not self._is_kept(path)}
         self._mine = frozenset() if first_contact else frozenset(mine)
         self._deletable = self._mine | self._strangers.deletable
+        self._abandoned = abandoned_places(desired, ledger)
         self._clearings: set[str] = set()
         self._writes: list[WriteFile] = []
         self._modes: list[SetFileMode] = []
@@ -112,6 +113,7 @@ class _Planner:
             forgotten=frozenset(self._forgotten()),
             facts=self._facts(self._clearings.union(going)),
             prunable=desired.managed.folders | self._ledger.folders,
+            abandoned=self._abandoned,
             lingering=bool(desired.kept) or not self._ours <= self._clearings.union(going, self._covered),
         )
 
@@ -253,8 +255,7 @@ class _Planner:
         """Files of removed mappings that stay in this sync: what keeps them may end without an approval."""
         before = (path for path in self._ledger.unmapped if path not in self._desired.files)
         staying = self._ours.difference(gone)
-        left = abandoned_places(self._desired, self._ledger) if staying else NO_PLACES
-        now = (path for path in staying if left.hold(RelPath.known(path)))
+        now = (path for path in staying if self._abandoned.hold(RelPath.known(path)))
         return frozenset((*before, *now)).difference(gone)
 
     def _at(self, path: str) -> LiveEntry | None:
