@@ -80,6 +80,7 @@ def test_a_queue_under_pressure_with_failing_pushes_loses_nothing_and_stays_boun
     capacity = QueueCapacity(changes=8, size=200)
     batcher = ChangeBatcher(BatchLimits(max_files=3, max_bytes=100, max_wait=4.0), capacity)
     outside = changes_of(rng, 60)
+    made: list[PlannedCommit] = []
     pushed: list[PlannedCommit] = []
     now = 0.0
     while outside or len(batcher):
@@ -88,14 +89,12 @@ def test_a_queue_under_pressure_with_failing_pushes_loses_nothing_and_stays_boun
             outside.pop(0)
         assert len(batcher) <= capacity.changes
         due = batcher.due_at()
-        if due is None or due > now:
-            continue
-        taken = batcher.take()
-        if rng.random() < 0.4:
-            batcher.put_back(taken)
-        else:
-            batcher.settle(taken)
-            pushed += taken
+        if due is not None and due <= now:
+            made += batcher.take()
+        if made and rng.random() >= 0.4:  # after a failed push the same commits are pushed again
+            batcher.settle(made)
+            pushed += made
+            made = []
     changes = changes_of(random.Random(seed), 60)  # noqa: S311
     assert replayed(pushed) == {change.path: change.content for change in changes}
     for path in "abcd":

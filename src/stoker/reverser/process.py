@@ -24,7 +24,7 @@ from stoker.kube.leader.lease import LeaseTerms, unique_identity
 from stoker.kube.runtime.backoff import Backoff
 from stoker.kube.runtime.process import ProcessGroup
 from stoker.reverser.metrics import ReverserMetrics
-from stoker.reverser.settings import NAME, AuthorSource, ReverserExtensions, ReverserOptions, ReverserRuntime
+from stoker.reverser.settings import NAME, ReverserExtensions, ReverserOptions, ReverserRuntime
 from stoker.reverser.supervisor import ReverserSupervisor
 from stoker.reverser.writer.commit_message import CommitOrigin
 from stoker.telemetry.health import ProcessHealth
@@ -38,7 +38,7 @@ log = get_logger(__name__)
 _BACKOFF = Backoff(base=0.5, ceiling=30.0)
 
 
-__all__ = ["AuthorSource", "ReverserExtensions", "ReverserOptions", "ReverserProcess", "ReverserRuntime"]
+__all__ = ["ReverserExtensions", "ReverserOptions", "ReverserProcess", "ReverserRuntime"]
 
 
 class ReverserProcess:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 from stoker.domain.clock import Clock
 from stoker.kube.client.client import KubeClient
@@ -13,8 +12,7 @@ from stoker.kube.client.served_kinds import KindCatalog
 from stoker.kube.client.token_bucket import RequestRate
 from stoker.kube.config.config import ClusterConfig
 from stoker.kube.runtime.process import ProcessPart
-from stoker.reverser.authors.attribution import AuthorAttribution, ObservedEvent
-from stoker.reverser.authors.facts import RequestUser
+from stoker.reverser.authors.attribution import AuthorAttribution
 from stoker.reverser.selection.preset import EXCLUDED, MAX_KINDS, GroupResource
 from stoker.reverser.selection.selection import Selection
 from stoker.reverser.watch.discovery import REFRESH
@@ -61,12 +59,6 @@ class ReverserOptions:
     """When changes become a commit, for destinations that set no `spec.batch`."""
 
 
-class AuthorSource(Protocol):
-    """Finds the user who made a change."""
-
-    def author_of(self, seen: ObservedEvent, now: float) -> RequestUser | None: ...
-
-
 @dataclass(frozen=True, slots=True)
 class ReverserRuntime:
     """The running process, for building the parts that extensions add."""
@@ -81,9 +73,9 @@ class ReverserRuntime:
 
 @dataclass(frozen=True, slots=True)
 class ReverserExtensions:
-    """Extension points: another author source, further process parts, a listener for selections."""
+    """Extension points: the known author facts, further process parts, a listener for selections."""
 
-    authors: AuthorSource = field(default_factory=AuthorAttribution)
+    authors: AuthorAttribution = field(default_factory=AuthorAttribution)
     parts: Callable[[ReverserRuntime], Sequence[ProcessPart]] = lambda started: ()
     """Further parts of the process, for example the admission webhook server."""
     selected: Callable[[Selection, KindCatalog], None] = lambda selection, catalog: None

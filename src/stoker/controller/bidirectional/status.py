@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from stoker.api.spec.status import GatewayChangesStatus, GatewayStatus, SyncStatus
+from stoker.api.spec.status import GatewayChangesStatus, SyncStatus
 from stoker.controller.bidirectional.types import BidirectionalResult, GatewayChangesState
 from stoker.controller.cache.gateways import FleetGateway, GatewayFleet
 from stoker.controller.cache.pods import AgentState
@@ -30,7 +30,7 @@ def read_standings(status: SyncStatus, fleet: GatewayFleet) -> dict[str, Gateway
     for gateway in fleet.gateways:
         entry = written.get((gateway.name, gateway.pod.name))
         if entry is not None and entry.changes is not None and entry.changes.branch:
-            found[gateway.target] = _read_standing(entry, entry.changes)
+            found[gateway.target] = _read_standing(entry.changes)
     return found
 
 
@@ -95,7 +95,7 @@ def conflict_detected(accepted: BidirectionalResult) -> tuple[bool, Reason, str]
     return True, Reason.CONFLICT_DETECTED, f"git and the gateway changed the same files: {_first_items(told)}"
 
 
-def _read_standing(entry: GatewayStatus, changes: GatewayChangesStatus) -> GatewayChangesState:
+def _read_standing(changes: GatewayChangesStatus) -> GatewayChangesState:
     conflict = changes.reason == Reason.CONFLICT_DETECTED
     return GatewayChangesState(
         branch=changes.branch or "",

@@ -117,6 +117,7 @@ class StatusFacts:
         self._cached: _SelectionIndex | None = None
 
     def subjects(self) -> Iterator[tuple[CustomResourceKind, Any, Callable[[], DesiredStatus | None]]]:
+        """Yield all objects and a function for the wanted status: None if another replica writes it."""
         if self.arrangement is None:
             return
         for kind, one in self._stating.every():

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -42,6 +42,9 @@ from stoker.reverser.status.conditions import DesiredCondition, merge_conditions
 from stoker.reverser.writer.deletion_brake import HeldDeletionPlan
 from stoker.reverser.writer.outbox import MAX_RECENT, DeliveredCommit
 from stoker.telemetry.logs import get_logger
+
+if TYPE_CHECKING:
+    from stoker.reverser.status.status_facts import StatusFacts
 
 log = get_logger(__name__)
 
@@ -78,14 +81,6 @@ class DesiredStatus(NamedTuple):
     """The folder that a destination writes; while it is closed the status keeps the last folder."""
 
 
-class StatusSource(Protocol):
-    """Provides the wanted statuses."""
-
-    def subjects(self) -> Iterator[tuple[CustomResourceKind, Any, Callable[[], DesiredStatus | None]]]:
-        """Yield all objects and a function for the wanted status: None if another replica writes it."""
-        ...
-
-
 @dataclass(slots=True)
 class _WrittenStatus:
     version: str
@@ -96,11 +91,9 @@ class _WrittenStatus:
 class StatusWriter:
     """The loop that writes all statuses."""
 
-    def __init__(
-        self, client: KubeClient, speaker: StatusSource, events: EventRecorder, clock: Clock
-    ) -> None:
+    def __init__(self, client: KubeClient, facts: StatusFacts, events: EventRecorder, clock: Clock) -> None:
         self._client = client
-        self._speaker = speaker
+        self._facts = facts
         self._events = events
         self._clock = clock
         self._stirred = asyncio.Event()
@@ -122,7 +115,7 @@ class StatusWriter:
         """Write every status that differs from the cluster."""
         self._again_at = None
         living: set[str] = set()
-        for kind, one, said in list(self._speaker.subjects()):
+        for kind, one, said in list(self._facts.subjects()):
             living.add(one.metadata.uid)
             if one.metadata.deletion_timestamp:
                 continue

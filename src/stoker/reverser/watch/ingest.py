@@ -21,7 +21,6 @@ import msgspec
 from stoker.domain.errors import Stalled, StokerError
 from stoker.domain.git_objects import blob_of
 from stoker.domain.reasons import Reason
-from stoker.kube.client.resources import ApiResource
 from stoker.kube.watch.store import ObjectKey as Name
 from stoker.reverser.authors.attribution import ObservedEvent
 from stoker.reverser.authors.facts import object_blob_id
@@ -106,7 +105,6 @@ class ObjectIngest:
         self.watched = watched
         self.around = around
         resource = watched.resource
-        self._resource: ApiResource = resource
         self._kind = GroupResource(resource.group, resource.plural)
         self._key = (resource.group, resource.version, resource.plural)
         self._head = {"apiVersion": resource.api_version, "kind": resource.kind}

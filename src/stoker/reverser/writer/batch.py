@@ -10,13 +10,12 @@ history of an object shows every author in order. Within a commit only an object
 author of a change is looked up when the change is taken, not before: an author fact may arrive late.
 
 The batcher is bounded. Taken changes count until they are settled. When there is no room, `add` returns False
-and takes nothing; an accepted change is never dropped. The batcher has no clock. `put_back` returns the
-changes that cannot be written, so that they do not block others.
+and takes nothing; an accepted change is never dropped. The batcher has no clock.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -197,25 +196,6 @@ class ChangeBatcher:
     def settle(self, commits: Iterable[PlannedCommit]) -> None:
         """Stop counting commits that were pushed or turned out to change nothing."""
         self._count_out(commits, -1)
-
-    def put_back(
-        self, commits: Sequence[PlannedCommit], refused: Collection[str] = ()
-    ) -> tuple[PendingFileChange, ...]:
-        """Queue commits that could not be pushed again, before newer changes.
-
-        Return the changes at a path in `refused`, which can never be written, for reporting.
-        """
-        self._count_out(commits, -1)
-        back = [
-            replace(change, author=commit.author or change.author)
-            for commit in commits
-            for change in commit.changes
-        ]
-        kept = [change for change in back if change.path not in refused]
-        self._waiting[:0] = kept
-        self._files |= {change.path for change in kept}
-        self._size += sum(change.size for change in kept)
-        return tuple(change for change in back if change.path in refused)
 
     def _recount(self) -> None:
         self._files = {change.path for change in self._waiting}

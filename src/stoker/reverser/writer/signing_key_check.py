@@ -12,10 +12,6 @@ from typing import NamedTuple
 
 from stoker.domain.secrets import Secret
 from stoker.git.signature.sign import SshSigner
-from stoker.reverser.writer.credentials import SSH_KEYS
-
-KEYS = SSH_KEYS
-"""The names under which a Secret may hold the key; the first that exists counts."""
 
 
 class CheckedSigningKey(NamedTuple):

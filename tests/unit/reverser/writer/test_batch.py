@@ -153,29 +153,7 @@ def test_a_change_larger_than_the_queue_passes_through_an_empty_one() -> None:
     assert not batcher.is_full
 
 
-def test_what_could_not_be_pushed_waits_in_front_with_its_authors() -> None:
-    batcher = ChangeBatcher()
-    batcher.add(change("a", ALICE, b"1"))
-    batcher.add(change("b", BOB, b"2"))
-    taken = batcher.take()
-    batcher.add(change("a", BOB, b"3"))
-    assert batcher.put_back(taken) == ()
-    assert len(batcher) == 3
-    assert told(batcher.take()) == [("alice", {"a": b"1"}), ("bob", {"b": b"2", "a": b"3"})]
-
-
-def test_what_cannot_be_written_is_handed_back_and_the_rest_goes_on() -> None:
-    batcher = ChangeBatcher()
-    for name in ("a", "b", "c"):
-        batcher.add(change(name, ALICE))
-    taken = batcher.take()
-    refused = batcher.put_back(taken, refused={"b.yaml"})
-    assert [each.path for each in refused] == ["b.yaml"]
-    assert told(batcher.take()) == [("alice", {"a": b"x", "c": b"x"})]
-    assert len(batcher) == 2
-
-
-def test_the_author_is_asked_for_when_changes_are_taken_and_then_kept() -> None:
+def test_the_author_is_looked_up_when_changes_are_taken() -> None:
     seen = ObservedEvent(GroupResource("", "configmaps"), "u", "1", ChangeOperation.UPDATE, "blob")
     batcher = ChangeBatcher()
     batcher.add(change("a", observed=seen))
@@ -190,9 +168,6 @@ def test_the_author_is_asked_for_when_changes_are_taken_and_then_kept() -> None:
     taken = batcher.take(author_of)
     assert told(taken) == [("alice", {"a": b"x"}), ("bob", {"b": b"x"}), (None, {"c": b"x"})]
     assert len(asked) == 1
-    batcher.put_back(taken)
-    # By now the fact may be forgotten; who it was is not.
-    assert [author for author, _ in told(batcher.take(lambda _: None))] == ["alice", "bob", None]
 
 
 def test_commits_are_pushed_at_once_or_as_the_repository_wants() -> None:
@@ -233,8 +208,8 @@ def test_what_is_not_settled_has_an_age_until_it_is() -> None:
     first = batcher.take()
     batcher.add(change("c", ALICE, at=9.0))
     assert batcher.unsettled_since() == 5.0, "on its way is not there"
-    batcher.put_back(first)
-    assert batcher.unsettled_since() == 5.0
+    batcher.settle(first)
+    assert batcher.unsettled_since() == 9.0
     batcher.settle(batcher.take())
     assert batcher.unsettled_since() is None
     batcher.add(change("d", ALICE, at=12.0))
