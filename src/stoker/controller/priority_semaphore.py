@@ -1,4 +1,4 @@
-"""A semaphore with two priorities: urgent waiters go first, the others in their order.
+"""Limits of concurrent work, in which urgent waiters go first, the others in their order.
 
 Polls of a thousand resources wait for minutes when a git server is slow; a push that a user waits for must
 not queue behind them. A running holder is never preempted.
@@ -7,12 +7,12 @@ not queue behind them. A running holder is never preempted.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 
-class HostLimiter:
+class PrioritySemaphore:
     """Lets at most `places` holders in at a time."""
 
     def __init__(self, places: int) -> None:
@@ -53,3 +53,17 @@ class HostLimiter:
                     called.set_result(None)
                     return
         self._free += 1
+
+
+class HostLimiter:
+    """Lets at most `per_host` holders in at each host, and `places` at all hosts together."""
+
+    def __init__(self, places: int, per_host: int) -> None:
+        self._all = PrioritySemaphore(places)
+        self._hosts: defaultdict[str, PrioritySemaphore] = defaultdict(lambda: PrioritySemaphore(per_host))
+
+    @asynccontextmanager
+    async def turn(self, host: str, *, hurried: bool = False) -> AsyncIterator[None]:
+        """Hold a place at the host for the duration of an `async with`."""
+        async with self._hosts[host].turn(hurried=hurried), self._all.turn(hurried=hurried):
+            yield

@@ -76,7 +76,8 @@ T = TypeVar("T")
 
 POLLING = "polling"
 SPEC = "spec"
-RECHECK_SECONDS = 5.0
+LOOKUP_RECHECK_SECONDS = 300.0
+"""Seconds until a reconcile that found no result of the lookup is repeated; a result enqueues it before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +203,9 @@ class ReconcilerSteps:
         found = dataclasses.replace(context, answer=answer)
         if answer is None:
             message = f"ref {effective.ref} is being looked up"
-            return _with_finding(found, Wait(message, after=RECHECK_SECONDS, reason=Reason.REF_RESOLVING))
+            return _with_finding(
+                found, Wait(message, after=LOOKUP_RECHECK_SECONDS, reason=Reason.REF_RESOLVING)
+            )
         return found if answer.error is None else _with_finding(found, answer.error)
 
     async def _write_token(self, context: ReconcileContext) -> ReconcileContext:
@@ -278,9 +281,12 @@ class ReconcilerSteps:
         return dataclasses.replace(context, again_in=min(times, default=None))
 
     async def _raise_finding(self, context: ReconcileContext) -> ReconcileContext:
-        if context.findings:
-            raise context.findings[0]
-        return context
+        if not context.findings:
+            return context
+        finding = context.findings[0]
+        if isinstance(finding, Wait) and context.again_in is not None:
+            finding.after = min(finding.after, context.again_in)
+        raise finding
 
 
 def _continue_on_error(

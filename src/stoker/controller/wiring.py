@@ -134,7 +134,7 @@ def build_work(term: LeaderTerm) -> TermWork:
         term.git,
         _access_reader(term),
         clock,
-        found=queue.add,
+        enqueue=queue.add,
         timed=term.meter.asked_git,
         timeout=term.git_timeout,
     )

@@ -91,6 +91,20 @@ def test_a_repository_that_does_not_answer_holds_up_nobody_else(
     assert "did not answer within 3 s" in message
 
 
+def test_while_a_ref_is_looked_up_nothing_is_reconciled_again(site: Site, silent: str) -> None:
+    """The answer enqueues the resource; until then another reconcile would find nothing new."""
+    metrics = f"127.0.0.1:{free_ports(1)[0]}"
+    site.apply("Stoker", "slow", git={"repo": silent, "ref": "main"})
+    site.start("--git-timeout=16", f"--metrics-bind-address={metrics}")
+    site.until("Stoker", "slow", "Ready", "RefResolving")
+    site.until("Stoker", "slow", "Ready", "SourceUnreachable")
+    with urllib.request.urlopen(f"http://{metrics}/metrics", timeout=5) as page:
+        lines = page.read().decode().splitlines()
+    waits = [one for one in lines if one.startswith("ignition_sync_reconcile_total{") and '"wait"' in one]
+    counted = sum(float(one.rpartition(" ")[2]) for one in waits)
+    assert counted <= 2, "the first reconcile, and one for the finalizer that it set"
+
+
 def test_a_repository_that_goes_away_takes_nothing_from_the_agents(
     site: Site, plant: Repository, git_http: GitHttpServer, url: str
 ) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
-from stoker.controller.priority_semaphore import HostLimiter
+from stoker.controller.priority_semaphore import PrioritySemaphore
 
 
 class Crowd:
     """People who want a place, and when they got one."""
 
-    def __init__(self, turns: HostLimiter) -> None:
+    def __init__(self, turns: PrioritySemaphore) -> None:
         self._turns = turns
         self.served: list[str] = []
         self.go = asyncio.Event()
@@ -30,7 +30,7 @@ async def _step() -> None:
 
 
 async def test_the_hurried_overtake_those_who_wait_and_nobody_who_has_a_place() -> None:
-    crowd = Crowd(HostLimiter(2))
+    crowd = Crowd(PrioritySemaphore(2))
     tasks = [crowd.send(name) for name in ("a", "b", "c", "d")]
     await _step()
     tasks += [crowd.send("x", hurried=True), crowd.send("y", hurried=True)]
@@ -42,7 +42,7 @@ async def test_the_hurried_overtake_those_who_wait_and_nobody_who_has_a_place() 
 
 
 async def test_who_gives_up_leaves_the_line_and_takes_no_place_along() -> None:
-    turns = HostLimiter(1)
+    turns = PrioritySemaphore(1)
     crowd = Crowd(turns)
     first, second, third = crowd.send("a"), crowd.send("b"), crowd.send("c")
     await _step()
@@ -54,7 +54,7 @@ async def test_who_gives_up_leaves_the_line_and_takes_no_place_along() -> None:
 
 
 async def test_who_gives_up_in_the_moment_of_being_called_hands_the_place_on() -> None:
-    turns = HostLimiter(1)
+    turns = PrioritySemaphore(1)
     crowd = Crowd(turns)
     first, second = crowd.send("a"), crowd.send("b")
     await _step()

@@ -37,7 +37,7 @@ from stoker.controller.bidirectional.types import (
     ReceivedChangeSet,
 )
 from stoker.controller.cache.objects import ResourceKey
-from stoker.controller.priority_semaphore import HostLimiter
+from stoker.controller.priority_semaphore import PrioritySemaphore
 from stoker.domain.clock import Clock
 from stoker.domain.errors import Retry, StokerError
 from stoker.domain.protocol import ChangeSetReply
@@ -76,7 +76,7 @@ class BidirectionalWorker:
         self._backoff = Backoff(FIRST_PAUSE, LONGEST_PAUSE, jitter=0.1, random=random)
         self._desks: dict[ResourceKey, BidirectionalState] = {}
         self._timers: WorkQueue[ResourceKey] = WorkQueue(clock=clock)
-        self._places = HostLimiter(MAX_CONCURRENT_PROPOSALS)
+        self._places = PrioritySemaphore(MAX_CONCURRENT_PROPOSALS)
 
     async def run(self) -> None:
         """Resume work whose pause is over, until cancelled."""

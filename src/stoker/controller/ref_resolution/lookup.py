@@ -8,26 +8,24 @@ host, and never while it waits for another lookup.
 
 from __future__ import annotations
 
-import asyncio
-from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import NamedTuple
-from urllib.parse import parse_qsl, urlsplit
 
 from stoker.controller.priority_semaphore import HostLimiter
 from stoker.controller.ref_resolution.shared_lookup import (
     SharedLookupRequest,
     SharedLookupResult,
     SharedLookups,
+    answer_within,
+    ref_lister,
+    source_host,
 )
 from stoker.domain.clock import Clock
-from stoker.domain.errors import Retry, StokerError
+from stoker.domain.errors import StokerError
 from stoker.domain.intent.source import GitAuthKind, SourceIntent
-from stoker.domain.reasons import Reason
-from stoker.domain.refs import CommitId, RepoUrl, without_userinfo
+from stoker.domain.refs import CommitId
 from stoker.domain.secrets import Secret
 from stoker.engine.artifact_source import ArtifactCredentials
 from stoker.git.auth.credentials import (
@@ -35,20 +33,17 @@ from stoker.git.auth.credentials import (
     RepoAccess,
     RepoAccessReader,
     credentials_of,
-    fixed_access,
 )
 from stoker.git.errors import SourceAuthFailed
 from stoker.git.process.runner import GitRunner
 from stoker.git.remote.remote import Remote
 from stoker.git.remote.resolve import (
     check_is_commit,
-    list_refs,
     listed_names,
     needs_commit_check,
     pick_ref,
     resolve_ref,
 )
-from stoker.kube.client.deadlines import deadline
 from stoker.kube.runtime.result import as_stoker_error
 
 MAX_CONCURRENT_LOOKUPS = 16
@@ -111,9 +106,8 @@ class RefLookup:
         self._access = access
         self._clock = clock
         self._timeout = timeout
-        self._places = HostLimiter(MAX_CONCURRENT_LOOKUPS)
-        self._hosts: defaultdict[str, HostLimiter] = defaultdict(lambda: HostLimiter(PER_HOST))
-        self._looks = SharedLookups(self._look, clock)
+        self._hosts = HostLimiter(MAX_CONCURRENT_LOOKUPS, PER_HOST)
+        self._looks = SharedLookups(ref_lister(git, clock, timeout), self._hosts, clock)
 
     async def ask(self, asking: RefLookupRequest) -> TimedRefLookupResult:
         """Return the result; errors are part of it and are never raised."""
@@ -163,21 +157,17 @@ class RefLookup:
         self, asking: RefLookupRequest, login: RepoAccessReader, wanted: SharedLookupRequest
     ) -> SharedLookupResult:
         """Look up, and after a refused login try once more with a newly read login, as `Remote.git` does."""
-        url, turn = asking.source.url, partial(self._turn, source_host(asking.source.url))
+        url = asking.source.url
         async with self._place(asking):
             access = await login()
-        found = await self._looks.ask(url, access, wanted, turn)
+        found = await self._looks.ask(url, access, wanted)
         if not isinstance(found.error, SourceAuthFailed):
             return found
         if access.refused is not None:
             access.refused()
         async with self._place(asking):
             renewed = await login()
-        return found if renewed == access else await self._looks.ask(url, renewed, wanted, turn)
-
-    async def _look(self, url: RepoUrl, access: RepoAccess, names: Collection[str]) -> Mapping[str, CommitId]:
-        async with self._in_time(url):
-            return await list_refs(Remote(self._git, url, fixed_access(access)), names)
+        return found if renewed == access else await self._looks.ask(url, renewed, wanted)
 
     def _login(self, asking: RefLookupRequest, course: _LookupProgress) -> RepoAccessReader:
         async def read() -> RepoAccess:
@@ -192,25 +182,9 @@ class RefLookup:
     async def _place(self, asking: RefLookupRequest) -> AsyncIterator[None]:
         """Hold a place at the host. The timeout begins when the place is taken, not while queueing."""
         url = asking.source.url
-        async with self._turn(source_host(url), asking.hurried), self._in_time(url):
+        turn = self._hosts.turn(source_host(url), hurried=asking.hurried)
+        async with turn, answer_within(self._clock, self._timeout, url):
             yield
-
-    @asynccontextmanager
-    async def _turn(self, host: str, hurried: bool) -> AsyncIterator[None]:
-        async with self._hosts[host].turn(hurried=hurried), self._places.turn(hurried=hurried):
-            yield
-
-    @asynccontextmanager
-    async def _in_time(self, url: RepoUrl) -> AsyncIterator[None]:
-        scope: asyncio.Timeout | None = None
-        try:
-            async with deadline(self._clock, self._timeout) as scope:
-                yield
-        except TimeoutError:
-            if scope is None or not scope.expired():
-                raise
-            sentence = f"repository {without_userinfo(url)} did not answer within {self._timeout:g} s"
-            raise Retry(sentence, reason=Reason.SOURCE_UNREACHABLE) from None
 
 
 async def _resolve_artifact(source: SourceIntent, access: RepoAccessReader) -> CommitId:
@@ -226,12 +200,3 @@ async def _resolve_artifact(source: SourceIntent, access: RepoAccessReader) -> C
 def _answer_identity(answer: RefLookupResult) -> tuple[object, ...]:
     error = answer.error
     return answer.commit, answer.token, None if error is None else (error.reason, error.message)
-
-
-def source_host(url: RepoUrl) -> str:
-    """The host for the concurrency limit: the part before the colon of an scp-like URL, S3's endpoint."""
-    parts = urlsplit(url)
-    if parts.scheme == "s3":
-        query = dict(parse_qsl(parts.query))
-        return urlsplit(query.get("endpoint", "")).netloc or f"s3 {query.get('region', '')}"
-    return parts.netloc or str(url).partition(":")[0]

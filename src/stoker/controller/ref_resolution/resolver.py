@@ -1,8 +1,8 @@
 """Resolves refs to commits in the background, so that a slow repository never blocks reconciles.
 
-A reconcile requests a lookup and waits `ANSWER_WAIT_SECONDS`. A later result enqueues the resource again. A
-repository that does not answer therefore blocks neither the workers nor lookups at other hosts, because each
-host has its own places.
+A reconcile requests a lookup and waits `ANSWER_WAIT_SECONDS`. The result is kept here, where reconciles read
+it. A later result enqueues the resource, unless it equals the last. A repository that does not answer
+therefore blocks neither the workers nor lookups at other hosts, because each host has its own places.
 
 - Polling: the lookup is repeated after the polling interval. Only a result that differs from the last
   enqueues the resource, so there are no reconciles while nothing changes.
@@ -29,8 +29,8 @@ from stoker.controller.ref_resolution.lookup import (
     RefLookupRequest,
     RefLookupResult,
     SourceAccessReader,
-    source_host,
 )
+from stoker.controller.ref_resolution.shared_lookup import source_host
 from stoker.domain.clock import Clock
 from stoker.domain.intent.source import SourceIntent
 from stoker.domain.refs import CommitId
@@ -98,15 +98,15 @@ class RefResolver:
         access: SourceAccessReader,
         clock: Clock,
         *,
-        found: Callable[[ResourceKey], None],
+        enqueue: Callable[[ResourceKey], None],
         timed: Callable[[ResourceKey, float], None] = lambda key, seconds: None,
         timeout: float = GIT_TIMEOUT,
         random: Callable[[], float] = chance.random,
     ) -> None:
-        """`found` gets keys whose new result no reconcile waited for, `timed` the seconds of each lookup."""
+        """`enqueue` gets the keys that wait for a new result, `timed` the seconds of each lookup."""
         self._answerer = RefLookup(git, access, clock, timeout)
         self._clock = clock
-        self._found = found
+        self._enqueue = enqueue
         self._timed = timed
         self._random = random
         self._asked: dict[ResourceKey, _RefQuestionState] = {}
@@ -247,8 +247,8 @@ class RefResolver:
         asked.asked_for = asked.hurried = False
         asked.failures = 0 if answer.error is None else asked.failures + 1
         self._plan(key, asked, asked.answered + self._pause(asked, first=first))
-        if news and not asked.waiters:
-            self._found(key)
+        if news and not asked.waiters:  # a reconcile that waits for the result reads it itself
+            self._enqueue(key)
 
     def _pause(self, asked: _RefQuestionState, *, first: bool = False) -> float:
         interval = asked.interval

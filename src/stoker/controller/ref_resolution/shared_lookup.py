@@ -22,16 +22,21 @@ import hashlib
 import hmac
 import math
 import secrets
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
+from urllib.parse import parse_qsl, urlsplit
 
+from stoker.controller.priority_semaphore import HostLimiter
 from stoker.domain.clock import Clock
-from stoker.domain.errors import StokerError
-from stoker.domain.refs import CommitId, RepoUrl
-from stoker.git.auth.credentials import GitPassword, GitSshKey, RepoAccess
-from stoker.git.remote.resolve import are_branches_or_tags
+from stoker.domain.errors import Retry, StokerError
+from stoker.domain.reasons import Reason
+from stoker.domain.refs import CommitId, RepoUrl, without_userinfo
+from stoker.git.auth.credentials import GitPassword, GitSshKey, RepoAccess, fixed_access
+from stoker.git.process.runner import GitRunner
+from stoker.git.remote.remote import Remote
+from stoker.git.remote.resolve import are_branches_or_tags, list_refs
 from stoker.kube.client.deadlines import deadline
 from stoker.kube.runtime.result import as_stoker_error
 
@@ -42,8 +47,6 @@ MAX_NAMES = 128
 MAX_KEPT = 4096
 
 RefLister = Callable[[RepoUrl, RepoAccess, Collection[str]], Awaitable[Mapping[str, CommitId]]]
-LookupTurn = Callable[[bool], AbstractAsyncContextManager[None]]
-"""Takes a place at the host; urgent lookups get it first."""
 
 
 class SharedLookupResult(NamedTuple):
@@ -101,15 +104,15 @@ class _LookupGroup:
 class SharedLookups:
     """All lookups of this process."""
 
-    def __init__(self, look: RefLister, clock: Clock) -> None:
+    def __init__(self, look: RefLister, hosts: HostLimiter, clock: Clock) -> None:
+        """A lookup holds a place of `hosts`; urgent lookups get it first."""
         self._look = look
+        self._hosts = hosts
         self._clock = clock
         self._key = secrets.token_bytes(32)
         self._groups: dict[tuple[str, str], _LookupGroup] = {}
 
-    async def ask(
-        self, url: RepoUrl, access: RepoAccess, wanted: SharedLookupRequest, turn: LookupTurn
-    ) -> SharedLookupResult:
+    async def ask(self, url: RepoUrl, access: RepoAccess, wanted: SharedLookupRequest) -> SharedLookupResult:
         """Return the result of a lookup that began late enough; the caller raises its error."""
         group = self._group(url, access, wanted.names)
         self._remember(group, wanted)
@@ -119,7 +122,7 @@ class SharedLookups:
         if joined is None:
             joined = _SharedLookupRun(frozenset(wanted.names), wanted.since, wanted.hurried)
             before, group.waiting = group.running, joined
-            joined.task = asyncio.create_task(self._run(group, joined, before, turn, url, access))
+            joined.task = asyncio.create_task(self._run(group, joined, before, url, access))
         joined.waiters += 1
         try:
             return await asyncio.shield(joined.task)
@@ -135,7 +138,6 @@ class SharedLookups:
         group: _LookupGroup,
         mine: _SharedLookupRun,
         before: _SharedLookupRun | None,
-        turn: LookupTurn,
         url: RepoUrl,
         access: RepoAccess,
     ) -> SharedLookupResult:
@@ -144,7 +146,7 @@ class SharedLookups:
                 with suppress(TimeoutError):
                     async with deadline(self._clock, MAX_WAIT_SECONDS):
                         await asyncio.wait([before.task])
-            async with turn(mine.hurried):
+            async with self._hosts.turn(source_host(url), hurried=mine.hurried):
                 known = group.found
                 if known is not None and known.tells(mine.names, mine.since):
                     return known  # an urgent lookup was faster
@@ -198,6 +200,39 @@ class SharedLookups:
                 del self._groups[next(iter(self._groups))]
         self._groups[key] = found
         return found
+
+
+def ref_lister(git: GitRunner, clock: Clock, timeout: float) -> RefLister:
+    """Return a function that lists refs with git, within `timeout` seconds."""
+
+    async def look(url: RepoUrl, access: RepoAccess, names: Collection[str]) -> Mapping[str, CommitId]:
+        async with answer_within(clock, timeout, url):
+            return await list_refs(Remote(git, url, fixed_access(access)), names)
+
+    return look
+
+
+@asynccontextmanager
+async def answer_within(clock: Clock, seconds: float, url: RepoUrl) -> AsyncIterator[None]:
+    """Raise Retry if the source has not answered after so many seconds."""
+    scope: asyncio.Timeout | None = None
+    try:
+        async with deadline(clock, seconds) as scope:
+            yield
+    except TimeoutError:
+        if scope is None or not scope.expired():
+            raise
+        sentence = f"repository {without_userinfo(url)} did not answer within {seconds:g} s"
+        raise Retry(sentence, reason=Reason.SOURCE_UNREACHABLE) from None
+
+
+def source_host(url: RepoUrl) -> str:
+    """The host for the concurrency limit: the part before the colon of an scp-like URL, S3's endpoint."""
+    parts = urlsplit(url)
+    if parts.scheme == "s3":
+        query = dict(parse_qsl(parts.query))
+        return urlsplit(query.get("endpoint", "")).netloc or f"s3 {query.get('region', '')}"
+    return parts.netloc or str(url).partition(":")[0]
 
 
 def lookup_key(key: bytes, url: RepoUrl, access: RepoAccess) -> str:

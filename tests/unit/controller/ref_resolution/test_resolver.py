@@ -52,7 +52,7 @@ class World:
             GitRunner(folder / "cache"),
             self._access,
             clock,
-            found=self.found.append,
+            enqueue=self.found.append,
             timed=self._answered,
             random=lambda: 0.0,
         )
@@ -240,6 +240,20 @@ async def test_a_slow_repository_lets_the_pass_go_on_and_comes_back_by_itself(tm
         answer = await it.resolver.look(KEY, RefQuestion(it.source), 60.0)
         assert answer is not None
         assert (answer.commit, it.asked) == (it.plant.tip(), 1)
+
+
+async def test_a_late_answer_enqueues_only_the_resource_that_waits_for_it(tmp_path: Path) -> None:
+    async with world(tmp_path) as (it, clock):
+        await it.resolver.look(OTHER, RefQuestion(it.source), 60.0)
+        it.gate.clear()
+        looking = asyncio.create_task(it.resolver.look(KEY, RefQuestion(it.source), 60.0))
+        await eventually_async(lambda: it.asked == 2)
+        await clock.advance(60)  # the poll of the other resource waits for its login, too
+        await eventually_async(lambda: it.asked == 3)
+        assert await looking is None
+        it.gate.set()
+        await eventually_async(lambda: it.answers == 3)
+        assert it.found == [KEY], "the other resource has the same answer as before"
 
 
 async def test_while_it_is_asked_again_the_last_answer_counts(tmp_path: Path) -> None:

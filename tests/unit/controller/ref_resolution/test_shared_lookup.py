@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from stoker.controller.cache.objects import ResourceKey
-from stoker.controller.ref_resolution.lookup import RefLookupResult
+from stoker.controller.priority_semaphore import HostLimiter
+from stoker.controller.ref_resolution.lookup import MAX_CONCURRENT_LOOKUPS, PER_HOST, RefLookupResult
 from stoker.controller.ref_resolution.resolver import RefQuestion, RefResolver
 from stoker.controller.ref_resolution.shared_lookup import (
     MAX_NAMES,
@@ -64,7 +65,7 @@ class Plant:
             GitRunner(folder / "cache"),
             self._access,
             clock,
-            found=self.found.append,
+            enqueue=self.found.append,
             timed=self._answered,
             random=lambda: 0.0,
         )
@@ -281,6 +282,20 @@ async def test_a_renewal_that_failed_once_does_not_follow_the_ref_either(
     assert second == dataclasses.replace(first, token=Secret("renewed"))
 
 
+class CountedTurns(HostLimiter):
+    """Records for each place that was requested whether it was urgent."""
+
+    def __init__(self, places: int, per_host: int) -> None:
+        super().__init__(places, per_host)
+        self.turns: list[bool] = []
+
+    @asynccontextmanager
+    async def turn(self, host: str, *, hurried: bool = False) -> AsyncIterator[None]:
+        self.turns.append(hurried)
+        async with super().turn(host, hurried=hurried):
+            yield
+
+
 class Looking:
     """Looks that end when the test says so."""
 
@@ -288,8 +303,8 @@ class Looking:
         self.asked: list[frozenset[str]] = []
         self.gates: list[asyncio.Event] = []
         self.cancelled = 0
-        self.turns: list[bool] = []
-        self.looks = SharedLookups(self._look, clock)
+        self.hosts = CountedTurns(MAX_CONCURRENT_LOOKUPS, PER_HOST)
+        self.looks = SharedLookups(self._look, self.hosts, clock)
         self._clock = clock
 
     async def _look(self, url: RepoUrl, access: RepoAccess, names: Collection[str]) -> Mapping[str, CommitId]:
@@ -303,16 +318,11 @@ class Looking:
             raise
         return dict.fromkeys(names, COMMIT)
 
-    @asynccontextmanager
-    async def _turn(self, hurried: bool) -> AsyncIterator[None]:
-        self.turns.append(hurried)
-        yield
-
     def send(
         self, *names: str, hurried: bool = False, age: float = 0.0, access: RepoAccess | None = None
     ) -> asyncio.Task[SharedLookupResult]:
         wanted = SharedLookupRequest(names or MAIN, self._clock.monotonic() - age, hurried, again_in=60.0)
-        return asyncio.create_task(self.looks.ask(URL, access or RepoAccess(), wanted, self._turn))
+        return asyncio.create_task(self.looks.ask(URL, access or RepoAccess(), wanted))
 
     async def under_way(self, count: int) -> None:
         await eventually_async(lambda: len(self.gates) == count)
@@ -398,7 +408,7 @@ class TestLooks:
             raise Retry("no route", reason=Reason.SOURCE_UNREACHABLE)
 
         it = Looking(clock)
-        it.looks = SharedLookups(failing, clock)
+        it.looks = SharedLookups(failing, it.hosts, clock)
         found = await asyncio.gather(*(it.send() for _ in range(5)))
         assert {str(one.error) for one in found} == {"no route"}
         await clock.advance(5)
@@ -417,7 +427,7 @@ class TestLooks:
         found = await first
         await clock.advance(5)
         assert await it.send(age=10.0) is found
-        assert len(it.turns) == 1
+        assert len(it.hosts.turns) == 1
 
     async def test_somebody_in_a_hurry_does_not_stand_where_the_patient_stand(
         self, looking: tuple[Looking, ManualClock]
@@ -431,7 +441,7 @@ class TestLooks:
         it.gates[0].set()
         await first
         await _settled()
-        assert True in it.turns
+        assert True in it.hosts.turns
         for gate in it.gates:
             gate.set()
         await asyncio.gather(patient, hurried)
