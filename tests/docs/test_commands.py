@@ -26,7 +26,8 @@ def test_every_command_is_one_and_helm_renders_what_it_is_told(
     found = [str(finding) for page in pages for finding in examiner.page(page)]
     helm, rendered = Helm(tmp_path), set[tuple[str, ...]]()
     for place, call in examiner.renderings:
-        flags = tuple(
+        kept = ("--set=image.repository=stoker",) if call.verbs[0] == "upgrade" else ()  # of the install
+        flags = kept + tuple(
             f"{name}={filled(value)}"
             for name, value in call.options
             if name in ("--set", "--set-string", "--set-json")
@@ -89,6 +90,7 @@ NAME=x stoker sync --repo "$URL" --ref v12 --data-dir /data --map a:b --interval
 for name in a b; do kubectl delete stokers "$name" --wait=false; done
 git -C state log -1 --format='%an' -- x
 make image ARCH=arm64
+make push-chart CHARTS=registry.example.com/charts
 ```
 
 `stoker sync --watch` and `stoker --version`, and `stoker` alone.

@@ -85,7 +85,9 @@ def refusal(values: dict[str, Any], folder: Path) -> str:
     """What helm says about values that the chart does not take."""
     helm, file = Helm(folder), folder / "values.json"
     file.write_text(json.dumps(values))
-    done = helm.run("template", "stoker", helm.chart, f"--values={file}", check=False)
+    image = folder / "image.yaml"  # a page shows only the values that it is about
+    image.write_text("image: {repository: stoker}\n")
+    done = helm.run("template", "stoker", helm.chart, f"--values={image}", f"--values={file}", check=False)
     return done.stderr.strip() if done.returncode else ""
 
 

@@ -319,7 +319,9 @@ def test_crds_that_somebody_applied_by_hand_are_taken_over(
 ) -> None:
     take_kinds_away(plane)
     plane.kubectl("apply", "--server-side", "-f", str(helm.chart.parents[1] / "config/crd"))
-    refused = helm.run("install", NAME, helm.chart, f"--namespace={HOME}", check=False)
+    refused = helm.run(
+        "install", NAME, helm.chart, f"--namespace={HOME}", "--set=image.repository=stoker", check=False
+    )
     assert "cannot be imported into the current release" in refused.stderr
     helm.install(NAME, HOME, None, "--take-ownership")
 

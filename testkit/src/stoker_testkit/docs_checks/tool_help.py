@@ -141,7 +141,8 @@ def make_trouble(words: Sequence[str], root: Path = ROOT) -> str | None:
     """Targets and variables that the Makefile does not know; the words after `make`."""
     makefile = (root / "Makefile").read_text()
     targets = set(re.findall(r"^([a-z][a-z0-9-]*):", makefile, re.MULTILINE))
-    variables = set(re.findall(r"\$[({](?:or \$\()?(?:if \$\()?([A-Z_]+)", makefile)) | _in_benchmarks(root)
+    own = re.findall(r"\$[({](?:or \$\()?(?:if \$\()?([A-Z_]+)|\$\$([A-Z_]+)", makefile)
+    variables = {name for names in own for name in names if name} | _in_benchmarks(root)
     for word in words:
         name, equals, _ = word.partition("=")
         if equals and name not in variables:
