@@ -27,7 +27,7 @@ SHAPES: dict[str, type[msgspec.Struct]] = {
     "Picture": DashboardView,
     "Events": ChangesView,
     "A gateway": GatewayHistoryView,
-    "Orders": ActionBody,
+    "Actions": ActionBody,
 }
 
 
@@ -44,12 +44,12 @@ def test_an_example_is_read_and_written_again_without_loss(title: str) -> None:
 
 
 def test_an_error_is_what_the_page_shows() -> None:
-    example = shown("Orders")[1]
+    example = shown("Actions")[1]
     assert json.loads(as_json(msgspec.json.decode(example, type=FailureView))) == json.loads(example)
 
 
 def test_every_action_is_on_the_page() -> None:
-    table = PAGE.split("\n### Orders\n")[1]
+    table = PAGE.split("\n### Actions\n")[1]
     assert [one for one in DashboardAction if f"`{one.value}`" not in table] == []
 
 
