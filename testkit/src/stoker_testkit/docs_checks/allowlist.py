@@ -10,6 +10,7 @@ from __future__ import annotations
 from fnmatch import fnmatch
 
 ELSEWHERE = {
+    "./install.sh": "is in the offline bundle; tests/integration/packaging/test_offline_bundle.py runs it",
     "aws": "asks a cloud's servers",
     "cosign": "asks the transparency log of sigstore",
     "ctr": "asks the containerd of a node; make e2e imports the image so",
