@@ -77,7 +77,7 @@ def test_the_command_of_the_page_makes_the_resource_that_the_page_waits_for(tmp_
         ("one gateway in a cluster", "operator"),
         ("five and more gateways, one repository", "operator"),
         ("logic of your own around a sync", "hooks"),
-        ("no way out to the internet", "operator"),
+        ("no internet access", "operator"),
         ("hundreds of gateways", "operator"),
         ("a module under development", "a script"),
         ("files for anything but a gateway", "git-sync"),
