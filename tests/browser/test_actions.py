@@ -116,7 +116,7 @@ def test_rollback_to_a_snapshot_is_for_one_gateway(fleet: FakeFleetServer, open_
     assert given(fleet) == [wanted]
 
 
-def test_a_second_way_back_is_not_taken_over_the_first(fleet: FakeFleetServer, open_page: OpenPage) -> None:
+def test_a_second_rollback_does_not_replace_the_first(fleet: FakeFleetServer, open_page: OpenPage) -> None:
     page = open_page(fleet.url)
     opened(page, "line-1")
     for back, whom in (
@@ -197,9 +197,7 @@ def test_a_dialog_keeps_the_focus_and_escape_does_nothing_but_close(
     assert fleet.orders == []
 
 
-def test_what_is_refused_is_told_and_stays_until_it_is_closed(
-    fleet: FakeFleetServer, open_page: OpenPage
-) -> None:
+def test_a_refusal_is_shown_until_it_is_closed(fleet: FakeFleetServer, open_page: OpenPage) -> None:
     fleet.hands.refusal = ActionRefused(409, "line-1 is not what you have seen any more")
     page = open_page(fleet.url, forgiving=True)
     opened(page, "line-1")

@@ -24,7 +24,7 @@ PICTURES = Path(__file__).parents[2] / "dist" / "pictures"
 PATIENCE = 60.0
 
 
-def test_every_state_of_real_resources_is_told_and_a_lost_right_closes_the_page(
+def test_every_state_of_real_resources_is_shown_and_a_lost_permission_closes_the_page(
     kinds: ClusterAccess,
     namespace: str,
     tmp_path: Path,

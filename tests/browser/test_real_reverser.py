@@ -93,7 +93,7 @@ def headline(page: Page, words: str) -> None:
     expect(page.get_by_role("heading", level=1)).to_have_text(words, timeout=PATIENCE * 1000)
 
 
-def test_every_state_of_its_destinations_is_told(
+def test_every_state_of_its_destinations_is_shown(
     site: ReverserSite, boss: Secret, repositories: Path, git_http: GitHttpServer, open_page: OpenPage
 ) -> None:
     (port,) = free_ports(1)

@@ -47,7 +47,9 @@ def headline(page: Page, words: str) -> None:
     expect(page.get_by_role("heading", level=1)).to_have_text(words, timeout=PATIENCE)
 
 
-def test_every_state_of_the_gateway_is_told_without_a_table(site: WatchedFolder, open_page: OpenPage) -> None:
+def test_every_state_of_the_gateway_is_shown_without_a_table(
+    site: WatchedFolder, open_page: OpenPage
+) -> None:
     away = site.repository.path.with_name("away")
     site.repository.path.rename(away)
     with SimulatedGateway.start(site.data, scan_seconds=0.0) as gateway:

@@ -68,7 +68,7 @@ def test_problems_stand_first_and_each_gateway_tells_how_it_is(
     assert "git.example.net did not answer" in group(page, "energy/Stoker/utilities")
 
 
-def test_who_sees_nothing_is_told_why_that_may_be(open_page: OpenPage) -> None:
+def test_a_user_who_sees_nothing_reads_why_that_may_be(open_page: OpenPage) -> None:
     with FakeFleetServer.start() as served:
         page = open_page(served.url, token=VIEWER)
         expect(page.get_by_role("heading", level=1)).to_have_text("Nothing to see yet")
@@ -203,14 +203,14 @@ def test_a_reverser_alone_shows_destinations_alone(open_page: OpenPage) -> None:
         expect(page.locator("#said")).to_have_text("1 destination behind")
 
 
-def test_a_destination_that_failed_is_the_news_of_a_fleet_in_step(open_page: OpenPage) -> None:
+def test_a_failed_destination_is_the_headline_of_a_fleet_in_sync(open_page: OpenPage) -> None:
     with FakeFleetServer.start(sample_fleets.resource("line-1"), *sample_fleets.destinations()) as served:
         page = open_page(served.url)
         expect(page.get_by_role("heading", level=1)).to_have_text("1 destination failed")
         expect(page.locator("#destinations-sum")).to_contain_text("1 failed")
 
 
-def test_what_is_well_with_a_destination_and_should_be_known_is_said(open_page: OpenPage) -> None:
+def test_notes_about_a_healthy_destination_are_shown(open_page: OpenPage) -> None:
     fine = sample_fleets.destinations()[0]
     warned = msgspec.structs.replace(fine, warnings=("Secrets are written in clear",), authors=())
     with FakeFleetServer.start(warned) as served:
@@ -221,7 +221,7 @@ def test_what_is_well_with_a_destination_and_should_be_known_is_said(open_page: 
         expect(card.locator(".facts")).to_contain_text("Changes byunknown")
 
 
-def test_what_cannot_be_read_is_said_in_words(fleet: FakeFleetServer, open_page: OpenPage) -> None:
+def test_unreadable_data_is_explained_in_words(fleet: FakeFleetServer, open_page: OpenPage) -> None:
     page = open_page(fleet.url)
     expect(page.locator("#unseen")).to_be_hidden()
     fleet.set_unseen("GitDestination", "Stoker in plant", "emergency stop")
@@ -233,7 +233,7 @@ def test_what_cannot_be_read_is_said_in_words(fleet: FakeFleetServer, open_page:
     expect(missing).to_be_hidden()
 
 
-def test_what_is_told_of_a_destination_is_what_is_known(open_page: OpenPage) -> None:
+def test_a_destination_shows_only_what_is_known(open_page: OpenPage) -> None:
     fine = sample_fleets.destinations()[0]
     with FakeFleetServer.start(msgspec.structs.replace(fine, lag_seconds=90.0)) as served:
         page = open_page(served.url)
@@ -246,7 +246,7 @@ def test_what_is_told_of_a_destination_is_what_is_known(open_page: OpenPage) -> 
         expect(card).to_contain_text("Suspended")
 
 
-def test_a_gateway_that_was_taken_back_is_not_called_in_step(open_page: OpenPage) -> None:
+def test_a_gateway_that_was_rolled_back_is_not_called_in_sync(open_page: OpenPage) -> None:
     old = sample_fleets.commit("v11")
     back = sample_fleets.gateway("filler", commit=old, taken_back=True)
     way = RollbackView(to_commit=old, state="Succeeded")
@@ -315,7 +315,7 @@ def test_text_from_outside_stays_text(open_page: OpenPage) -> None:
         assert "Stoker" in page.title()
 
 
-def test_a_lost_connection_is_said_and_comes_back(fleet: FakeFleetServer, open_page: OpenPage) -> None:
+def test_a_lost_connection_is_shown_and_comes_back(fleet: FakeFleetServer, open_page: OpenPage) -> None:
     with FaultProxy.start(fleet.url) as network:
         page = open_page(f"http://{network.address}", forgiving=True)
         with network.refusing():
@@ -363,9 +363,7 @@ def test_a_token_in_the_address_is_taken_out_of_it(fleet: FakeFleetServer, open_
     assert EDITOR not in page.content()
 
 
-def test_who_may_only_look_has_no_buttons_and_is_told_why(
-    fleet: FakeFleetServer, open_page: OpenPage
-) -> None:
+def test_a_read_only_user_has_no_buttons_and_reads_why(fleet: FakeFleetServer, open_page: OpenPage) -> None:
     page = open_page(fleet.url, token=VIEWER)
     expect(page.locator("#view-only")).to_contain_text("View only")
     page.locator("#gateways .head").get_by_role("link", name="line-1", exact=True).click()
@@ -375,7 +373,7 @@ def test_who_may_only_look_has_no_buttons_and_is_told_why(
     assert page.locator(":is(.act, .main, .stop):visible").count() == 0
 
 
-def test_colours_follow_the_device_until_somebody_chooses(
+def test_colours_follow_the_device_until_the_user_chooses(
     fleet: FakeFleetServer, open_page: OpenPage
 ) -> None:
     ground = "getComputedStyle(document.body).backgroundColor"

@@ -176,7 +176,7 @@ def check_asked(world: World, before: dict[str, tuple[int, str]], kill: str) -> 
 
 
 @pytest.mark.parametrize("kill", REACHED)
-def test_a_way_back_that_broke_off_is_finished_and_the_commit_stays_out(
+def test_an_interrupted_rollback_is_finished_and_the_commit_stays_out(
     synced: tuple[World, dict[str, tuple[int, str]]], tmp_path: Path, kill: str
 ) -> None:
     world, before = synced
@@ -184,7 +184,7 @@ def test_a_way_back_that_broke_off_is_finished_and_the_commit_stays_out(
 
 
 @pytest.mark.parametrize("kill", ["snapshot.take.after", "rollback.settle.before", "rename.before"])
-def test_somebody_who_goes_back_can_simply_do_so_again(
+def test_a_user_who_rolls_back_can_simply_do_so_again(
     synced: tuple[World, dict[str, tuple[int, str]]], tmp_path: Path, kill: str
 ) -> None:
     world, before = synced
@@ -258,7 +258,7 @@ def die(plant: AgentPlant, pod: AgentPod, kill: str) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("kill", EVERY)
-def test_wherever_the_way_back_is_killed_it_comes_to_its_end(
+def test_wherever_the_rollback_is_killed_it_completes(
     synced: tuple[World, dict[str, tuple[int, str]]], tmp_path: Path, kill: str
 ) -> None:
     world, before = synced

@@ -321,7 +321,7 @@ def killed(world: World, failure: str) -> bool:
 
 
 @pytest.mark.parametrize("name", failpoints.ALL_FAILPOINTS)
-def test_after_a_kill_the_next_run_converges_and_nobody_saw_half_a_file(worlds: Worlds, name: str) -> None:
+def test_after_a_kill_the_next_run_converges_and_no_reader_saw_half_a_file(worlds: Worlds, name: str) -> None:
     with worlds.new(REACHED_IN.get(name.rpartition(".")[0], "change")) as world:
         assert killed(world, name), f"{name} is never reached"
 

@@ -18,7 +18,7 @@ from stoker_testkit.docs_checks.stoker_cli_check import trouble
 pytestmark = pytest.mark.xdist_group("documents")
 
 
-def test_every_command_is_one_and_helm_renders_what_it_is_told(
+def test_every_command_is_valid_and_helm_renders_its_values(
     pages: list[Page], examiner: CommandCheck, tmp_path: Path
 ) -> None:
     examiner.used.clear()

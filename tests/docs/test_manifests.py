@@ -134,6 +134,6 @@ def test_each_sort_of_mistake_is_found(
 
 
 @pytest.mark.parametrize("text", ["spec: {}\n", "a: [\n", "- a\n", "# part of: nothing\nspec: {}\n"])
-def test_what_nobody_can_tell_is_refused(text: str) -> None:
+def test_a_manifest_of_unclear_content_is_refused(text: str) -> None:
     with pytest.raises(Unclear):
         content_of(text)

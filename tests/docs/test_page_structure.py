@@ -99,7 +99,7 @@ def test_a_broken_link_and_a_broken_anchor_are_found() -> None:
     assert found == ["gone.md", "other.md#gone", "#gone"]
 
 
-def test_a_page_that_nobody_links_is_found() -> None:
+def test_a_page_without_links_to_it_is_found() -> None:
     index = page_of("# Index\n\n## Use\n\n- [A](a.md)\n", "docs/index.md")
     pages = [index, page_of("# A\n\n[B](b.md)\n", "docs/a.md"), page_of("# C\n", "docs/c.md")]
     assert unreached(pages) == ["docs/c.md"]

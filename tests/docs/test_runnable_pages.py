@@ -67,7 +67,7 @@ def test_the_quick_starts_and_the_runbook_are_played() -> None:
     assert {one.stage for one in PLAYS} <= {"standalone", *IN_CLUSTER, *elsewhere}
 
 
-def test_what_is_left_out_stands_in_the_list() -> None:
+def test_what_is_left_out_is_in_the_list() -> None:
     found = {
         f"{fence.page}: {fence.first}": fence.mark(NOT_PLAYED)
         for one in PLAYS
@@ -77,7 +77,7 @@ def test_what_is_left_out_stands_in_the_list() -> None:
     assert found == LEFT_OUT
 
 
-def test_every_mark_is_one_that_is_known_and_stands_before_a_fence() -> None:
+def test_every_mark_is_known_and_is_before_a_fence() -> None:
     wrong = []
     for page in PAGES:
         marked = {mark for fence in page.fences if fence.stage for mark in fence.marks}

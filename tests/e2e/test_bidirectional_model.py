@@ -369,11 +369,11 @@ async def check_histories(seeds: Sequence[int], folder: Path) -> None:
 
 
 @pytest.mark.slow
-async def test_some_histories_end_in_peace_and_lose_nothing(tmp_path: Path) -> None:
+async def test_some_histories_converge_and_lose_nothing(tmp_path: Path) -> None:
     await check_histories(SAMPLE, tmp_path)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("seeds", histories(), ids=lambda seeds: f"{seeds[0]}-{seeds[-1]}")
-async def test_every_history_ends_in_peace_and_loses_nothing(seeds: Sequence[int], tmp_path: Path) -> None:
+async def test_every_history_converges_and_loses_nothing(seeds: Sequence[int], tmp_path: Path) -> None:
     await check_histories(seeds, tmp_path)

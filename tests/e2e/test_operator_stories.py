@@ -92,7 +92,9 @@ QUICK = {"sync_period": "1"}
 """For gateways that come up within a second, which no real one does."""
 
 
-def test_quick_start_of_the_papers(site: OperatedSite, plant: Repository, git_ssh: GitSshServer) -> None:
+def test_quick_start_of_the_specification(
+    site: OperatedSite, plant: Repository, git_ssh: GitSshServer
+) -> None:
     """A key for git, a key for the gateway, one resource, two annotations."""
     first = plant.commit(files("ignition"))
     site.secret("git-sync-secret", **{"ssh-privatekey": git_ssh.authorized_key().read_text()})
@@ -447,7 +449,7 @@ def test_a_canary_stops_where_its_health_check_fails(
 
 
 @pytest.mark.long
-def test_deletion_says_goodbye_and_leaves_the_files(
+def test_deletion_waits_for_agents_and_leaves_the_files(
     site: OperatedSite, plant: Repository, git_http: GitHttpServer
 ) -> None:
     first = plant.commit(files("north"))

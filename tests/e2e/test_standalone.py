@@ -22,7 +22,9 @@ TOKEN = planted("git-token")
 PATIENCE = 60.0
 
 
-def test_a_gateway_is_kept_at_its_branch_until_told_to_stop(tmp_path: Path, git_http: GitHttpServer) -> None:
+def test_a_gateway_follows_its_branch_until_the_process_is_stopped(
+    tmp_path: Path, git_http: GitHttpServer
+) -> None:
     repository = Repository.create(git_http.root / "plant.git")
     repository.commit(plant())
     git_http.users["x-access-token"] = TOKEN

@@ -169,9 +169,7 @@ async def test_a_blob_elsewhere_is_fetched_without_the_login(server: Server, tmp
     assert server.seen[-1] == (blob, both)
 
 
-async def test_whoever_we_are_sent_on_to_cannot_say_where_the_login_goes(
-    server: Server, tmp_path: Path
-) -> None:
+async def test_a_redirect_target_does_not_decide_where_the_login_goes(server: Server, tmp_path: Path) -> None:
     async with running() as store:
         server.answers[f"/v2/plant/blobs/{layer_of(GOOD)}"] = sent_on(f"http://{store.host}/signed")
         store.answers["/token"] = _plainly(b'{"token": "good"}')
@@ -367,7 +365,7 @@ async def test_a_manifest_that_its_index_says_is_too_large_is_not_fetched(
     assert [path for path, _ in server.seen] == [f"/v2/plant/manifests/{artifact.digest}"]
 
 
-async def test_a_size_that_lies_about_a_large_blob(server: Server, tmp_path: Path) -> None:
+async def test_a_false_size_of_a_large_blob(server: Server, tmp_path: Path) -> None:
     told = json.loads(GOOD.manifest)
     told["layers"][0]["size"] = 1
     lying = Published(json.dumps(told).encode(), blobs=GOOD.blobs)

@@ -95,7 +95,7 @@ async def server() -> AsyncIterator[Server]:
         yield made
 
 
-async def test_whoever_gives_up_an_endless_list_leaves_nothing_behind(server: Server) -> None:
+async def test_giving_up_an_endless_list_leaves_nothing_behind(server: Server) -> None:
     threads = threading.active_count()
     asking = asyncio.create_task(server.bucket().resolve(REF))
     await eventually_async(lambda: len(server.seen) > 10)

@@ -176,7 +176,7 @@ async def test_files_have_the_modes_that_are_declared_whatever_the_processs_own_
     assert stat.S_IMODE(place.stat().st_mode) == 0o755 & ~umask
 
 
-async def test_files_belong_to_whoever_the_data_folder_belongs_to(attack: Attack) -> None:
+async def test_files_get_the_owner_of_the_data_folder(attack: Attack) -> None:
     ours = os.geteuid()
     if ours == 0:
         ours = 4711
@@ -223,7 +223,7 @@ async def test_a_file_and_a_folder_of_one_name_give_neither(attack: Attack) -> N
     assert report.partial
 
 
-async def test_two_mappings_that_meet_in_one_place_confuse_nobody(attack: Attack) -> None:
+async def test_two_mappings_to_one_path_are_applied_consistently(attack: Attack) -> None:
     attack.repository.commit({"s/View/f": "1", "t/view/f": "2", "s/good": "good"})
     intent = FilesIntent((FileMapping("s", "projects/P"), FileMapping("t", "projects/P")))
     report = await attack.sync(intent)

@@ -187,7 +187,7 @@ async def test_a_path_leads_nowhere_but_to_the_page(house: House, path: str) -> 
         "/api/gateways/a/b/c/" + "%F0%9F%92%A9" * 100,
     ],
 )
-async def test_a_gateway_that_nobody_has_is_not_found(house: House, path: str) -> None:
+async def test_an_unknown_gateway_is_not_found(house: House, path: str) -> None:
     visit = await house.visit()
     (cookie,) = visit.client.cookie_jar
     said = await house.raw(house.asked(path, cookie, "Connection: close"))
@@ -206,7 +206,7 @@ async def test_a_gateway_that_nobody_has_is_not_found(house: House, path: str) -
     ],
     ids=str,
 )
-async def test_another_page_orders_nothing_and_signs_nobody_in_or_out(
+async def test_another_page_orders_nothing_and_signs_no_user_in_or_out(
     house: House, headers: dict[str, str]
 ) -> None:
     visit = await house.visit()
@@ -284,7 +284,7 @@ async def test_a_made_up_session_is_none(house: House, cookie: str) -> None:
     )
 
 
-async def test_thousands_of_sessions_of_one_visitor_push_out_nobody_else(house: House) -> None:
+async def test_thousands_of_sessions_of_one_visitor_push_out_no_other_user(house: House) -> None:
     quiet = await house.visit("viewer-token")
     loud = Visitor("loud", (), Secret("t"))
     for _ in range(1000):
@@ -336,7 +336,9 @@ async def test_a_reader_that_is_slow_gets_the_newest_and_costs_one_picture(house
     await eventually_async(lambda: house.dashboard.streams.open == 0)
 
 
-async def test_a_reader_that_reads_nothing_is_let_go(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_client_that_reads_nothing_is_disconnected(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sse, "STUCK_SECONDS", 0.3)
     visit = await house.visit()
     (cookie,) = visit.client.cookie_jar

@@ -188,7 +188,7 @@ async def test_no_answer_is_beyond_the_client(name: str) -> None:
 
 
 @pytest.mark.parametrize("then", ["drip", "hang"])
-async def test_whoever_never_ends_an_answer_is_given_up(then: str) -> None:
+async def test_a_response_that_never_ends_is_given_up(then: str) -> None:
     started = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\n\r\n{"
     async with Impostor(started, then=then).listening() as impostor:
         asking = GatewayRequests(impostor.address, lambda: Secret(KEY))

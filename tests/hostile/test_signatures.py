@@ -108,7 +108,7 @@ async def test_a_commit_without_a_signature(attack: Attack) -> None:
     await attack.assert_refused(commit, MISSING, f"commit {commit} is not signed")
 
 
-async def test_a_commit_signed_by_somebody_else(attack: Attack) -> None:
+async def test_a_commit_signed_by_another_key(attack: Attack) -> None:
     commit = attack.mallory.commit(attack.repository, {"a": "1"})
     await attack.assert_refused(commit, INVALID, r"ssh key SHA256:\S+, which the allowed signers do not name")
 
@@ -299,13 +299,13 @@ async def test_an_object_of_any_size(attack: Attack) -> None:
     [b"garbage\n", b"\xff\xfe\x00", b"alice@example.test ssh-ed25519 AAAA\n", b"alice@example.test\n"],
     ids=["garbage", "bytes", "half a key", "no key"],
 )
-async def test_allowed_signers_that_say_nothing_allow_nobody(attack: Attack, lines: bytes) -> None:
+async def test_allowed_signers_without_content_allow_no_signer(attack: Attack, lines: bytes) -> None:
     commit = attack.alice.commit(attack.repository, {"a": "1"})
     await attack.assert_refused(commit, INVALID, "do not name", TrustedKeys(lines))
 
 
 @pytest.mark.parametrize("lines", [b"", b"\n \n", b"# alice is gone\n"])
-async def test_empty_allowed_signers_allow_nobody(attack: Attack, lines: bytes) -> None:
+async def test_empty_allowed_signers_allow_no_signer(attack: Attack, lines: bytes) -> None:
     commit = attack.alice.commit(attack.repository, {"a": "1"})
     with pytest.raises(Misconfigured, match="name no signer"):
         await attack.accepted(commit, TrustedKeys(lines))
@@ -342,7 +342,7 @@ async def test_a_kind_of_signature_for_which_no_keys_are_given(attack: Attack, g
     )
 
 
-async def test_a_gpg_key_that_nobody_trusts(attack: Attack, gpg: GpgHome) -> None:
+async def test_an_untrusted_gpg_key(attack: Attack, gpg: GpgHome) -> None:
     """It bears Alice's own user id, which anybody can write into a key."""
     trusted = gpg.signer("trusted")
     with GpgHome.make() as elsewhere:
@@ -432,7 +432,7 @@ async def test_a_gpg_signature_with_more_than_itself(attack: Attack, gpg: GpgHom
 
 
 @pytest.mark.parametrize("content", [b"", b"garbage", b"-----BEGIN PGP PUBLIC KEY BLOCK-----\n\nmDM=\n"])
-async def test_gpg_keys_that_are_none_allow_nobody(attack: Attack, anybody: Signer, content: bytes) -> None:
+async def test_invalid_gpg_keys_allow_no_signer(attack: Attack, anybody: Signer, content: bytes) -> None:
     commit = anybody.commit(attack.repository, {"a": "1"})
     with pytest.raises(Misconfigured, match="no public key"):
         await attack.accepted(commit, TrustedKeys(gpg_keys=content))
@@ -500,7 +500,7 @@ async def test_a_signed_tag_that_leads_elsewhere(attack: Attack) -> None:
     await attack.assert_refused_tag("v1", id_, evil, INVALID, "leads to tree")
 
 
-async def test_a_tag_signed_by_somebody_else_or_nobody(attack: Attack) -> None:
+async def test_a_tag_with_another_signature_or_none(attack: Attack) -> None:
     commit = attack.alice.commit(attack.repository, {"a": "1"})  # that the commit is signed helps nothing
     id_ = attack.mallory.tag(attack.repository, "v1", commit)
     await attack.assert_refused_tag("v1", id_, commit, INVALID, "do not name")

@@ -203,7 +203,7 @@ def test_changes_alone_lead_where_the_whole_commit_does(
 
 @laws
 @given(intents, histories())
-def test_where_nobody_else_writes_no_walk_is_needed(intent: FilesIntent, history: Sequence[Files]) -> None:
+def test_without_other_writers_no_walk_is_needed(intent: FilesIntent, history: Sequence[Files]) -> None:
     engine = Engine(intent, {})
     for number, files in enumerate(history):
         part, found = engine.short(files), engine.whole(files, str(number))

@@ -101,7 +101,7 @@ def test_what_cannot_be_read_is_never_noise(said: dict[str, Any], broken: bytes,
 
 
 @given(manifests, manifests)
-def test_a_signature_follows_all_that_is_said_but_itself(one: dict[str, Any], other: dict[str, Any]) -> None:
+def test_a_signature_covers_all_fields_but_itself(one: dict[str, Any], other: dict[str, Any]) -> None:
     contents = {"view.json": b"1", "data.bin": b"2", "code.py": b"3", "thumbnail.png": b"4"}
 
     def signed(said: dict[str, Any], **changed: bytes) -> str:

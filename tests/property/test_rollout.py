@@ -163,7 +163,7 @@ def do(world: World, deed: str, name: str) -> None:
 
 @settings(max_examples=150, deadline=None)
 @given(worlds, deeds)
-def test_no_gate_is_walked_around_and_whoever_behaves_arrives(
+def test_no_gate_is_bypassed_and_every_healthy_gateway_arrives(
     world: World, played: list[tuple[str, str]]
 ) -> None:
     world.decide()

@@ -89,7 +89,7 @@ LEAKS: dict[str, tuple[Callable[[Run, str], object], str]] = {
 
 
 @pytest.mark.parametrize("leak", LEAKS)
-def test_a_leak_is_told_by_name_and_place(run: Run, leak: str) -> None:
+def test_a_leak_is_reported_by_name_and_place(run: Run, leak: str) -> None:
     token = planted("git-token")
     run.file("etc/stoker/token", token)
     run.file("innocent.log", f"{mark()[:-1]}- and {known('another', 'a' * 20)[:-1]}")
@@ -135,7 +135,9 @@ def test_the_key_of_a_log_server_is_looked_for(run: Run) -> None:
     assert run.found() == [f"syslog-key in {shown}"]
 
 
-def test_what_was_handed_to_a_command_is_told_only_where_it_does_not_belong(run: Run) -> None:
+def test_a_credential_that_was_handed_to_a_command_is_reported_only_where_it_does_not_belong(
+    run: Run,
+) -> None:
     token = planted("git-token")
     for place in ("token", "secrets/git/token", "pod/etc/stoker/git/token", "state/kubeconfig-admin"):
         run.file(place, f"{token}\n")
@@ -170,7 +172,7 @@ def test_the_metrics_of_a_program_that_is_stopped_are_kept(run: Run, tmp_path: P
     keep_metrics("it", tmp_path / "log")  # it has gone: nothing happens
 
 
-def test_a_search_that_cannot_search_is_no_good_news(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scan_that_cannot_search_is_a_failure(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     (bin_ := run.left / "bin").mkdir()
     for name in ("xargs", "git"):
         (bin_ / name).symlink_to(str(shutil.which(name)))

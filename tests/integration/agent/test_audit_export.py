@@ -136,7 +136,9 @@ def test_a_wrong_address_is_wrong_input_for_who_keeps_a_folder(
     assert not site.content()
 
 
-def test_a_wrong_address_is_told_at_the_start_and_keeps_no_gateway_from_its_files(plant: AgentPlant) -> None:
+def test_a_wrong_audit_address_is_reported_at_the_start_and_keeps_no_gateway_from_its_files(
+    plant: AgentPlant,
+) -> None:
     pod = plant.pod(talks=False)
     commit = plant.commit(project("filler", 1))
     plant.publish(commit, agent_spec=plant.spec(gateway=FILES_ONLY))
@@ -152,7 +154,7 @@ def site(kinds: ClusterAccess, namespace: str, tmp_path: Path) -> Iterator[Site]
         yield made
 
 
-def test_syncs_are_told_as_events_where_that_is_asked_for(
+def test_syncs_are_recorded_as_events_where_that_is_configured(
     site: Site, repositories: Path, git_http: GitHttpServer
 ) -> None:
     repository = Repository.create(repositories / "plant.git")

@@ -352,7 +352,7 @@ async def test_a_renamed_view_folder_is_the_old_one_gone_and_the_new_one_there(g
         assert "s/line/views/renamed/view.json" in files_of(await site.recorded())
 
 
-async def test_what_a_designer_deleted_is_told_and_not_written_back_before(gateway: Gateway) -> None:
+async def test_a_deletion_by_a_designer_is_captured_and_not_restored_before(gateway: Gateway) -> None:
     await gateway.synced({"a": "1", "b": "2"})
     async with gateway.watched() as site:
         (gateway.data / "projects/a").unlink()
@@ -607,7 +607,7 @@ async def test_a_set_of_which_only_a_part_arrived_is_sent_anew(gateway: Gateway)
         assert files_of(again) == {"s/a": b"edited"}
 
 
-async def test_what_a_designer_takes_back_is_taken_back_in_git_as_well(gateway: Gateway) -> None:
+async def test_a_change_that_a_designer_reverts_is_reverted_in_git_as_well(gateway: Gateway) -> None:
     await gateway.synced({"a": "1"})
     async with gateway.watched() as site:
         gateway.write("a", "edited")

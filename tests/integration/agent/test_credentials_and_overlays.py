@@ -61,7 +61,7 @@ def test_it_logs_in_as_a_github_app_and_with_the_token_that_a_controller_has_mad
         assert not [secret for secret in secrets if secret in told]
 
 
-def test_a_deployment_mode_lies_over_the_core_and_changes_with_the_pod(plant: AgentPlant) -> None:
+def test_a_deployment_mode_overlays_the_core_and_changes_with_the_pod(plant: AgentPlant) -> None:
     pod = plant.pod(deployment_mode="prod", talks=False)
 
     def core(version: int) -> dict[str, str]:
@@ -155,7 +155,7 @@ def test_the_key_goes_in_the_header_that_the_resource_names(plant: AgentPlant) -
     plant.until_converged(pod, first)
 
 
-def test_what_the_controller_signs_is_followed_and_what_somebody_else_writes_is_not(
+def test_metadata_that_the_controller_signs_is_followed_and_other_metadata_is_not(
     kinds: ClusterAccess, namespace: str, git_http: GitHttpServer, tmp_path: Path
 ) -> None:
     repository = Repository.create(git_http.root / "plant.git")

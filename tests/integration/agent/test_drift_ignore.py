@@ -53,7 +53,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
         yield Site(tmp_path, server)
 
 
-async def test_a_file_that_is_ignored_is_neither_told_nor_restored(site: Site) -> None:
+async def test_an_ignored_file_is_neither_reported_nor_restored(site: Site) -> None:
     site.repository.commit({"s/a/log.txt": "1", "s/a/gone.txt": "1", "s/a/view.json": "1"})
     keeper = site.keeper(DriftIgnorePolicy("projects/**/*.txt"))
     await keeper.sync()

@@ -169,7 +169,7 @@ def test_one_fetcher_fills_the_volume_of_all_gateways(plant: Plant) -> None:
         assert not place.is_file() or TOKEN.encode() not in place.read_bytes()
 
 
-def test_an_agent_says_that_it_waits_while_nobody_fills_the_volume(plant: Plant) -> None:
+def test_an_agent_reports_that_it_waits_while_the_volume_is_not_filled(plant: Plant) -> None:
     plant.apply(storage={})
     plant.start_controller()
     deployment = provided(plant)

@@ -140,7 +140,7 @@ async def test_an_overlay_gives_way_and_comes_back_by_changes_alone(plant: Plant
     assert plant.files() == {"projects/a": "over", "projects/b": "over"}
 
 
-async def test_what_was_touched_by_hand_is_found_and_mended_only_by_a_walk(plant: Plant) -> None:
+async def test_a_change_by_hand_is_found_and_restored_only_by_a_walk(plant: Plant) -> None:
     plant.repository.commit({"s/a": "1", "s/b": "2", "s/c": "3"})
     keeper = plant.keeper(deletion=MIRROR)
     await keeper.sync()
@@ -157,7 +157,7 @@ async def test_what_was_touched_by_hand_is_found_and_mended_only_by_a_walk(plant
     assert (await verify_folder(plant.data)).clean
 
 
-async def test_what_lay_there_before_us_stays_until_somebody_approves(plant: Plant) -> None:
+async def test_files_from_before_the_first_sync_stay_until_their_deletion_is_approved(plant: Plant) -> None:
     (plant.data / "projects").mkdir()
     (plant.data / "projects/before").write_text("theirs")
     plant.repository.commit({"s/a": "1"})
@@ -190,7 +190,7 @@ async def test_with_owned_orphans_a_file_of_others_is_drift_and_is_never_deleted
     assert (await verify_folder(plant.data)).drift.extra == report.drift_left.extra == ("projects/mine",)
 
 
-async def test_contents_are_shaped_and_drift_of_them_is_mended(plant: Plant) -> None:
+async def test_contents_are_transformed_and_their_drift_is_restored(plant: Plant) -> None:
     config = '{\n  "systemName": "x",\n  "port" : 1,\n  "made": 0\n}\n'
     plant.repository.commit(
         {"s/config.json": config, "t/line.txt": "line {{.Vars.line}} of {{.GatewayName}}"}
@@ -261,7 +261,7 @@ async def test_a_pointer_is_named_and_all_else_is_delivered(plant: Plant) -> Non
     assert plant.files() == {"projects/a": "1", "projects/big.bin": "content"}
 
 
-async def test_a_file_of_which_only_the_mode_changes_is_told(plant: Plant) -> None:
+async def test_a_file_of_which_only_the_mode_changes_is_reported(plant: Plant) -> None:
     plant.repository.commit({"s/run.sh": "1"})
     keeper = plant.keeper()
     await keeper.sync()
@@ -275,7 +275,7 @@ async def test_a_file_of_which_only_the_mode_changes_is_told(plant: Plant) -> No
     assert (plant.data / "projects/run.sh").stat().st_mode & 0o111
 
 
-async def test_a_plan_is_told_line_by_line(plant: Plant) -> None:
+async def test_a_plan_is_printed_line_by_line(plant: Plant) -> None:
     plant.repository.commit({"s/a": "one\ntwo\n", "s/b": "x\n"})
     keeper = plant.keeper()
     await keeper.sync()
@@ -287,7 +287,7 @@ async def test_a_plan_is_told_line_by_line(plant: Plant) -> None:
     assert plant.files() == {"projects/a": "one\ntwo\n", "projects/b": "x\n"}
 
 
-async def test_two_keepers_of_one_folder_follow_each_other(plant: Plant) -> None:
+async def test_two_syncs_of_one_folder_follow_each_other(plant: Plant) -> None:
     plant.repository.commit({"s/a": "1"})
     one, other = plant.keeper(), plant.keeper()
     await one.sync()
@@ -322,7 +322,7 @@ class Witness:
         return (PathNote("gateway", "did not load it"),)
 
 
-async def test_a_hook_stands_around_the_moment_of_change_and_nothing_else(plant: Plant) -> None:
+async def test_a_hook_runs_around_the_moment_of_change_and_nothing_else(plant: Plant) -> None:
     plant.repository.commit({"s/a": "1"})
     witness = Witness(plant)
     keeper = open_keeper(plant.job, hooks=(witness,))

@@ -367,7 +367,7 @@ async def test_a_commit_that_changes_nothing_here_does_not_wait(folder: Folder) 
     assert folder.keeper.ledger.commit == other
 
 
-async def test_a_refusal_of_a_guard_is_told_although_the_window_is_closed(folder: Folder) -> None:
+async def test_a_refusal_of_a_guard_is_reported_although_the_window_is_closed(folder: Folder) -> None:
     folder.repository.commit({"s/P/a": "1"})
     await folder.keeper.sync()
     folder.repository.commit({"s/P/a.json": "{"})
@@ -393,7 +393,7 @@ async def test_the_audit_log_is_turned_over_when_it_is_full(
     assert audited(folder.data)[-1]["commit"] == "39"
 
 
-async def test_an_audit_line_has_every_field_and_nothing_is_said_twice(folder: Folder) -> None:
+async def test_an_audit_line_has_every_field_and_no_record_is_written_twice(folder: Folder) -> None:
     commit = folder.repository.commit({"s/P/a": "1"})
     report = await folder.keeper.sync()
     for _ in range(2):

@@ -188,7 +188,7 @@ async def test_while_the_same_people_work_no_pass_is_made(plant: Plant) -> None:
     assert plant.read("projects/B/x") == "2"
 
 
-async def test_what_a_first_boot_left_behind_is_met_once_and_deleted_by_nobody(plant: Plant) -> None:
+async def test_files_that_a_first_boot_left_behind_are_met_once_and_never_deleted(plant: Plant) -> None:
     plant.repository.commit({"projects/A/x": "1"})
     tended = plant.keeper(gateway=True)
     await tended.sync(SyncOptions())
@@ -218,7 +218,7 @@ async def test_code_for_the_gateway_comes_only_where_the_policy_lets_it(plant: P
     assert report.files_changed == 1, "what was there before may stay"
 
 
-async def test_who_is_told_to_forget_in_the_middle_of_a_pass_still_knows_what_it_wrote(plant: Plant) -> None:
+async def test_a_sync_that_forgets_its_ledger_while_it_runs_still_knows_what_it_wrote(plant: Plant) -> None:
     plant.repository.commit({"projects/A/x": "1"})
     keeper = plant.keeper()
     plant.desk.meanwhile = keeper.forget

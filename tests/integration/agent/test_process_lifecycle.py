@@ -36,7 +36,7 @@ class HeldUp:
         self._go_on.touch()
 
 
-def test_told_to_end_in_the_middle_of_a_sync_it_finishes_that_one_and_begins_no_other(
+def test_stopped_in_the_middle_of_a_sync_it_finishes_that_one_and_begins_no_other(
     plant: AgentPlant,
 ) -> None:
     pod = plant.pod(talks=False)
@@ -69,7 +69,7 @@ def test_told_to_end_in_the_middle_of_a_sync_it_finishes_that_one_and_begins_no_
 
 
 @pytest.mark.long  # only root can seal a root; `make test` is for everybody
-def test_it_works_in_a_root_that_is_read_only_as_somebody_without_rights(plant: AgentPlant) -> None:
+def test_it_works_in_a_read_only_root_as_an_unprivileged_user(plant: AgentPlant) -> None:
     pod = plant.pod()
     sealed = SealedRoot(pod)
     first = plant.commit(project("filler", 1))

@@ -425,7 +425,7 @@ async def test_a_copy_is_taken_of_what_a_rollback_replaces(home: Home) -> None:
     assert home.tree() == newer
 
 
-async def test_the_oldest_copy_is_there_until_somebody_is_back_at_it(home: Home) -> None:
+async def test_the_oldest_snapshot_is_there_until_a_rollback_to_it_is_finished(home: Home) -> None:
     policy = SnapshotPolicy(enabled=True, retention_count=2)
     tended = home.process(policy)
     await synced(tended)
@@ -463,7 +463,7 @@ async def test_a_snapshot_that_is_corrupt_is_refused_before_anything_is_touched(
     assert not (home.data / ".sync-staging").exists()
 
 
-async def test_a_snapshot_is_checked_wholly_before_somebody_goes_back_to_it(home: Home) -> None:
+async def test_a_snapshot_is_checked_wholly_before_a_rollback_to_it(home: Home) -> None:
     home.commit({"projects/filler/same.txt": "never changed"})
     tended = home.process()
     await synced(tended)
@@ -594,7 +594,7 @@ async def test_a_rollback_waits_for_a_designer(with_gateway: Home) -> None:
 # A gateway that does not bear a change.
 
 
-async def test_a_change_that_a_gateway_does_not_bear_is_taken_back_bit_for_bit(with_gateway: Home) -> None:
+async def test_a_change_that_a_gateway_cannot_load_is_rolled_back_bit_for_bit(with_gateway: Home) -> None:
     home = with_gateway
     home.commit({"projects/filler/run.sh": executable("#!/bin/sh\n")})
     tended = home.process(OFF, ALL_TRIGGERS)
@@ -614,7 +614,7 @@ async def test_a_change_that_a_gateway_does_not_bear_is_taken_back_bit_for_bit(w
     assert undoing(tended).standing.quarantine == note
 
 
-async def test_a_commit_that_was_taken_back_stays_out_until_the_ref_moves(with_gateway: Home) -> None:
+async def test_a_commit_that_was_rolled_back_stays_out_until_the_ref_moves(with_gateway: Home) -> None:
     home, tended = with_gateway, with_gateway.process(OFF, ALL_TRIGGERS)
     await synced(tended)
     before, bad = home.tree(), home.commit(broken("packer"))
@@ -631,7 +631,7 @@ async def test_a_commit_that_was_taken_back_stays_out_until_the_ref_moves(with_g
     assert "packer" in home.gateway.projects
 
 
-async def test_a_commit_that_was_taken_back_can_be_released(with_gateway: Home) -> None:
+async def test_a_commit_that_was_rolled_back_can_be_released(with_gateway: Home) -> None:
     home, tended = with_gateway, with_gateway.process(OFF, ALL_TRIGGERS)
     await synced(tended)
     bad = home.commit(broken("packer"))
@@ -727,7 +727,7 @@ async def test_what_failed_before_a_change_is_not_its_fault(with_gateway: Home) 
     assert "projects/packer" in error.message
 
 
-async def test_a_failure_that_shows_later_is_taken_back_to_what_worked(with_gateway: Home) -> None:
+async def test_a_failure_that_shows_later_is_rolled_back_to_what_worked(with_gateway: Home) -> None:
     """The gateway went down during two commits; only when it is up again it shows that they do not work."""
     home = with_gateway
     assert home.gateway is not None
@@ -747,7 +747,7 @@ async def test_a_failure_that_shows_later_is_taken_back_to_what_worked(with_gate
     assert note.commit == bad
 
 
-async def test_what_cannot_be_put_back_is_told_and_the_commit_stays_out(with_gateway: Home) -> None:
+async def test_an_impossible_rollback_is_reported_and_the_commit_stays_out(with_gateway: Home) -> None:
     home = with_gateway
     assert home.gateway is not None
     with HttpFaultProxy.start(home.gateway.url) as proxy:

@@ -311,7 +311,7 @@ def test_a_plan_that_is_not_the_one_that_was_approved_is_shown_and_not_carried_o
 
 
 @pytest.mark.smoke
-def test_going_back_to_a_commit_is_done_once_and_told(plant: Plant) -> None:
+def test_a_rollback_to_a_commit_is_done_once_and_reported(plant: Plant) -> None:
     pod = plant.pod()
     second = plant.commit("Two")
     plant.publish(commit=second)
@@ -588,7 +588,7 @@ def test_a_gateway_that_was_synced_before_starts_after_its_budget(plant: Plant) 
     assert fresh.ask("/startupz")[0] == 503, "without any files it waits for as long as it takes"
 
 
-def test_an_agent_that_asks_no_gateway_leaves_out_what_the_gateway_told_before(plant: Plant) -> None:
+def test_an_agent_that_asks_no_gateway_leaves_out_what_the_gateway_reported_before(plant: Plant) -> None:
     types = "config/resources/core/ignition/tag-type-definition"
     files = {f"{types}/{provider}/udts.json": "[]" for provider in ("default", "MQTT Engine")}
     first = plant.repository.commit({f"services/filler/{path}": text for path, text in files.items()})
@@ -672,7 +672,7 @@ def test_the_gateway_is_left_alone_at_first_and_then_locked_scanned_and_believed
         assert len(report.history) >= 4, "what was reported before the restart is not forgotten"
 
 
-def test_a_project_that_somebody_edits_is_held_and_drift_is_told(plant: Plant) -> None:
+def test_a_project_that_a_designer_edits_is_held_and_drift_is_reported(plant: Plant) -> None:
     pod = plant.pod(sync_period="1")
     first = plant.repository.commit(views(1))
     pod.mount("api-key", {"key": KEY})
@@ -711,7 +711,7 @@ def test_a_project_that_somebody_edits_is_held_and_drift_is_told(plant: Plant) -
         plant.maps.until_report(drift=None, pod=pod)
 
 
-def test_drift_that_was_told_of_is_gone_when_it_has_been_restored(plant: Plant) -> None:
+def test_reported_drift_is_gone_when_it_has_been_restored(plant: Plant) -> None:
     pod = plant.pod(sync_period="1")
     plant.publish(agent_spec=plant.spec({"drift": {"mode": "report", "interval": "1s"}}))
     pod.start(plant.kubeconfig)

@@ -46,7 +46,9 @@ def at_first(plant: AgentPlant, **blocks: Any) -> tuple[AgentPod, str]:
     return pod, str(first)
 
 
-def test_a_commit_that_the_gateway_does_not_bear_is_taken_back_told_and_kept_out(plant: AgentPlant) -> None:
+def test_a_commit_that_the_gateway_cannot_load_is_rolled_back_reported_and_kept_out(
+    plant: AgentPlant,
+) -> None:
     pod, first = at_first(plant, deployment=AUTOMATIC)
     before = tree(pod.data_dir)
     bad = plant.commit({**project("filler", 2), **BROKEN})
@@ -154,7 +156,7 @@ def elsewhere(
         yield lambda pod: pod.mount("secrets/copies", keys), where, store.objects / "copies/site"
 
 
-def test_snapshots_on_a_claim_and_in_a_bucket_bring_a_gateway_back(
+def test_snapshots_on_a_claim_and_in_a_bucket_restore_a_gateway(
     plant: AgentPlant, elsewhere: tuple[Prepare, dict[str, object], Path]
 ) -> None:
     prepare, storage, place = elsewhere
@@ -206,7 +208,7 @@ def test_a_snapshot_that_is_corrupt_is_refused_and_nothing_is_touched(plant: Age
     plant.until_converged(pod, second)
 
 
-def test_a_commit_that_was_taken_back_is_tried_again_when_somebody_releases_it(plant: AgentPlant) -> None:
+def test_a_commit_that_was_rolled_back_is_tried_again_when_it_is_released(plant: AgentPlant) -> None:
     pod, _ = at_first(plant, deployment=AUTOMATIC)
     gateway = plant.gateways[pod.name]
     gateway.settings.scan_refusal = "a restore is under way"
@@ -230,7 +232,7 @@ WAY_BACK = {"enabled": True, "watchPaths": ["projects/**"], "debounce": "100ms"}
 SAVED = "projects/filler/com.inductiveautomation.perspective/views/v0/view.json"
 
 
-def test_a_change_is_taken_back_around_what_a_designer_saved(plant: AgentPlant) -> None:
+def test_a_rollback_leaves_what_a_designer_saved(plant: AgentPlant) -> None:
     pod, _ = at_first(plant, deployment=AUTOMATIC, bidirectional=WAY_BACK)
     before = tree(pod.data_dir)
     bad = plant.commit({**project("filler", 2), **BROKEN})

@@ -84,7 +84,7 @@ async def test_nothing_is_written_twice_but_for_a_sign_of_life(voice: Voice) -> 
     assert later.without_heartbeat() == first.without_heartbeat()
 
 
-async def test_a_short_sync_is_not_told_while_it_runs_and_a_long_one_is(voice: Voice) -> None:
+async def test_a_short_sync_is_not_reported_while_it_runs_and_a_long_one_is(voice: Voice) -> None:
     voice.offer(SYNCED)
     await voice.written(sync_status=SyncState.SYNCED)
     await voice.at_rest()

@@ -61,7 +61,7 @@ def plant(tmp_path: Path) -> Plant:
     return Plant(tmp_path)
 
 
-async def test_json_that_nothing_delivers_stops_nobody(plant: Plant) -> None:
+async def test_invalid_json_that_no_mapping_delivers_stops_no_sync(plant: Plant) -> None:
     plant.repository.commit({"s/a.json": "{}", "other/broken.json": "{"})
     await plant.sync()
     assert plant.files() == {"p/a.json": "{}"}
@@ -162,7 +162,7 @@ async def test_a_missing_collection_gets_its_one_file_until_its_source_is_there(
     assert plant.files() == {"p/a": "2", "external/x": "1"}
 
 
-async def test_what_somebody_wrote_into_a_stand_in_is_put_right(plant: Plant) -> None:
+async def test_a_manual_edit_of_a_placeholder_is_restored(plant: Plant) -> None:
     plant.repository.commit({"s/a": "1"})
     await plant.sync(MISSING)
     (plant.data / "external/config-mode.json").write_text('{"title": "mine"}')
@@ -249,7 +249,7 @@ async def test_the_file_that_makes_a_mode_a_collection_does_not_replace_that_of_
     assert plant.files() == {"core/config-mode.json": "{ }", "core/x": "2"}
 
 
-async def test_a_pass_goes_to_the_commit_that_it_is_told_wherever_the_ref_is_by_now(plant: Plant) -> None:
+async def test_a_sync_goes_to_the_commit_of_its_metadata_wherever_the_ref_is_by_now(plant: Plant) -> None:
     told = plant.repository.commit({"s/a": "1"})
     plant.repository.commit({"s/a": "2"})
     report = await plant.keeper().sync(SyncOptions(commit=told))

@@ -200,7 +200,7 @@ def test_a_blob_that_is_not_what_its_digest_says_is_never_unpacked(
     assert site.run("sync")[0] == 0
 
 
-async def test_names_that_are_not_there_are_told(registry: Registry, name: str) -> None:
+async def test_missing_names_are_reported(registry: Registry, name: str) -> None:
     registry.push(name, "v1", oci_artifacts.flux(V1))
     for url, ref in ((registry.url(name), "v9"), (registry.url("plant/none"), "v1")):
         with pytest.raises(Stalled) as error:

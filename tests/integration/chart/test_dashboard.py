@@ -183,7 +183,7 @@ def test_the_notes_say_what_more_than_one_replica_needs(replicas: int, told: boo
     assert ("must keep a browser with it" in notes["text"]) is told
 
 
-def test_people_get_rights_only_where_somebody_binds_them_or_wants_them_aggregated(helm: Helm) -> None:
+def test_people_get_permissions_only_where_they_are_bound_or_aggregated(helm: Helm) -> None:
     for name, aggregated in (("dashboard", False), ("dashboard of two namespaces", True)):
         objects = helm.template(VALUES[name])
         for role, label in (("viewer", "view"), ("editor", "edit")):

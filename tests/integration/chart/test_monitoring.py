@@ -93,7 +93,7 @@ def test_the_map_of_dashboards_holds_every_file_of_the_folder(objects: list[dict
     assert len(json.dumps(made)) < 1_000_000
 
 
-def test_what_lies_beside_the_templates_is_in_the_package(helm: Helm, tmp_path: Path) -> None:
+def test_files_beside_the_templates_are_in_the_package(helm: Helm, tmp_path: Path) -> None:
     helm.run("package", CHART, f"--destination={tmp_path}")
     (package,) = tmp_path.glob("stoker-*.tgz")
     packed = Helm(tmp_path, chart=package)

@@ -82,7 +82,7 @@ def test_browsers_reach_the_dashboard_where_there_is_one(helm: Helm, plain: Inst
     assert not alone.lets_in("controller", 8090, FORGE)
 
 
-def test_there_are_none_unless_they_are_wanted_and_then_they_have_the_papers_names(
+def test_there_are_none_unless_they_are_wanted_and_then_they_have_the_specified_names(
     helm: Helm, plain: Installed
 ) -> None:
     assert not Installed(helm.template()).names
@@ -117,7 +117,9 @@ def test_who_must_reach_a_pod_does(
         *((each, 22, ANYONE) for each in ("controller", "webhook", "reverser", "let-go")),
     ],
 )
-def test_nobody_else_reaches_a_pod(component: str, port: int, peer: PolicyPeer, narrow: Installed) -> None:
+def test_no_other_client_reaches_a_pod(
+    component: str, port: int, peer: PolicyPeer, narrow: Installed
+) -> None:
     assert not narrow.lets_in(component, port, peer)
 
 
@@ -190,7 +192,7 @@ def test_a_pod_reaches_nothing_else(component: str, port: int, peer: PolicyPeer,
     assert not narrow.lets_out(component, port, peer)
 
 
-def test_replicas_of_the_reverser_reach_each_other_and_nobody_else_does(plain: Installed) -> None:
+def test_replicas_of_the_reverser_reach_each_other_and_no_other_client_does(plain: Installed) -> None:
     peer = plain.as_peer("reverser")
     assert plain.lets_out("reverser", 9444, peer)
     assert plain.lets_in("reverser", 9444, peer)

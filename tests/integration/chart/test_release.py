@@ -314,7 +314,7 @@ def test_in_two_namespaces_the_release_does_its_work_with_roles(
     assert re.search("forbidden|RBACDenied", release.logged(), re.IGNORECASE) is None
 
 
-def test_crds_that_somebody_applied_by_hand_are_taken_over(
+def test_crds_that_were_applied_by_hand_are_taken_over(
     plane: ClusterAccess, helm: Helm, release: ProcessRelease
 ) -> None:
     take_kinds_away(plane)

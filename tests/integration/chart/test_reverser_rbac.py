@@ -186,7 +186,7 @@ def test_every_right_of_the_reverser_is_used_and_none_is_missing(
 SUSPENDED, RESUMED = '{"spec":{"suspend":true}}', '{"spec":{"suspend":false}}'
 
 
-def test_a_kind_that_nobody_has_granted_is_told_until_a_role_with_the_label_brings_it(
+def test_a_kind_without_rbac_is_reported_until_a_role_with_the_label_grants_it(
     plane: ClusterAccess, helm: Helm, git_http: GitHttpServer, tmp_path: Path
 ) -> None:
     repository = Repository.create(git_http.root / "state.git")

@@ -337,7 +337,7 @@ def test_a_release_in_its_namespaces_alone_makes_nothing_that_is_cluster_wide(he
     assert of_kind(objects, "ClusterRole", "ClusterRoleBinding") == []
 
 
-def test_the_names_of_the_papers_can_be_had(helm: Helm) -> None:
+def test_the_names_of_the_specification_can_be_used(helm: Helm) -> None:
     objects = helm.template(VALUES["names of the papers"], namespace="ignition-sync-system")
     names = {(one["kind"], one["metadata"]["name"]) for one in objects}
     assert {
@@ -350,7 +350,7 @@ def test_the_names_of_the_papers_can_be_had(helm: Helm) -> None:
     } <= names
 
 
-def test_the_controller_is_deployed_as_the_papers_say(helm: Helm) -> None:
+def test_the_controller_is_deployed_as_specified(helm: Helm) -> None:
     objects = helm.template()
     assert deployment(objects, "stoker-controller-manager")["spec"]["replicas"] == 2
     manager = container(objects, "stoker-controller-manager")
@@ -420,7 +420,7 @@ def test_git_servers_outside_call_through_an_ingress(helm: Helm) -> None:
     assert not of_kind(helm.template(), "Ingress")
 
 
-def test_the_two_components_are_told_apart_by_their_labels(helm: Helm) -> None:
+def test_the_two_components_are_distinguished_by_their_labels(helm: Helm) -> None:
     selectors = {
         one["metadata"]["name"]: one["spec"]["selector"]["matchLabels"]
         for one in of_kind(helm.template({"nameOverride": "plant"}), "Deployment")

@@ -112,7 +112,7 @@ def test_the_key_may_come_from_the_environment_and_an_argument_is_warned_about(d
         assert typed.partition(":")[2] not in desk.log.read_text()
 
 
-def test_trouble_is_told_at_once_and_the_watch_goes_on(desk: Desk) -> None:
+def test_an_error_is_reported_at_once_and_the_watch_goes_on(desk: Desk) -> None:
     with desk.watching("--gateway=127.0.0.1:1", f"--api-key-file={desk.place / 'key'}") as process:
         eventually(lambda: "GatewayUnreachable" in desk.log.read_text(), PATIENCE, "the trouble is told")
         desk.save(f"services/filler/{VIEW}", '{"title": "x"}')
@@ -129,7 +129,7 @@ def test_a_file_that_is_no_json_is_named_and_the_next_save_flows(desk: Desk) -> 
         desk.until(process, VIEW, '{"title": "x"}')
 
 
-def test_it_ends_with_0_when_told_to_stop(desk: Desk) -> None:
+def test_it_ends_with_0_when_stopped(desk: Desk) -> None:
     with desk.watching() as process:
         os.kill(process.pid, signal.SIGINT)
         assert process.wait(PATIENCE)

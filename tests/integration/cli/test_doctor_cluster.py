@@ -142,7 +142,7 @@ def test_an_api_server_that_is_too_old(clinic: Clinic, tmp_path: Path) -> None:
 # Admission.
 
 
-def test_a_configuration_that_somebody_deleted(clinic: Clinic) -> None:
+def test_a_configuration_that_was_deleted(clinic: Clinic) -> None:
     with clinic.without(f"{HOOKS.format('mutating')}/{CONFIGURATION}"):
         check, reason, message, _ = clinic.complaint()
     assert (check, reason) == ("webhooks", Reason.NOT_FOUND)
@@ -178,7 +178,7 @@ def test_a_certificate_for_another_name(clinic: Clinic, tmp_path: Path) -> None:
     assert "not valid for '127.0.0.1'" in message
 
 
-def test_a_certificate_that_nobody_renews(clinic: Clinic, tmp_path: Path) -> None:
+def test_a_certificate_that_is_not_renewed(clinic: Clinic, tmp_path: Path) -> None:
     authority = Authority()
     pair = authority.server(["127.0.0.1"], valid_for=timedelta(minutes=5)).save(tmp_path, "server")
     with (
@@ -191,7 +191,7 @@ def test_a_certificate_that_nobody_renews(clinic: Clinic, tmp_path: Path) -> Non
     assert "ends in 0 days and was not renewed" in found["certificate"]["message"]
 
 
-def test_a_kind_that_converts_by_a_webhook_that_nobody_trusts(clinic: Clinic) -> None:
+def test_a_kind_that_converts_by_an_untrusted_webhook(clinic: Clinic) -> None:
     path = f"{CRD}/clusterwatchrules.configbutler.ai"
     address = f"https://127.0.0.1:{clinic.release.ports['webhook']['webhook-port']}/convert"
     webhook = {"conversionReviewVersions": ["v1"], "clientConfig": config_of(address, Authority())}
@@ -267,7 +267,7 @@ def test_nothing_is_installed(clinic: Clinic) -> None:
     assert "helm upgrade --install" in fix
 
 
-def test_two_operators_have_to_be_told_apart(clinic: Clinic) -> None:
+def test_two_operators_have_to_be_distinguished(clinic: Clinic) -> None:
     deployments = "/apis/apps/v1/namespaces/{}/deployments"
     second = clinic.get(f"{deployments.format(HOME)}/stoker-controller-manager")
     second["metadata"] = {"name": "second", "labels": second["metadata"]["labels"]}
@@ -299,7 +299,7 @@ def test_a_lease_whose_holder_died(clinic: Clinic) -> None:
         assert clinic.look(there)[1]["controller"]["mark"] == "ok", "a clock that is wrong is no death"
 
 
-def test_a_shard_that_nobody_leads(clinic: Clinic) -> None:
+def test_a_shard_without_a_leader(clinic: Clinic) -> None:
     deployments = f"/apis/apps/v1/namespaces/{HOME}/deployments"
     second = clinic.get(f"{deployments}/stoker-controller-manager")
     second["metadata"] = {"name": "second", "labels": second["metadata"]["labels"]}

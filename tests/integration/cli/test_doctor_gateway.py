@@ -129,7 +129,7 @@ def test_a_gateway_to_which_everything_works_is_well(simulated: SimulatedGateway
     assert not simulated.asked("POST", "scan/projects")
 
 
-def test_a_scan_is_asked_for_only_where_that_was_wished(simulated: SimulatedGateway, doctor: Doctor) -> None:
+def test_a_scan_is_requested_only_with_its_flag(simulated: SimulatedGateway, doctor: Doctor) -> None:
     code, _ = doctor.look(simulated.url, "--try-scan")
     assert code == ExitCode.DONE
     assert [one.status for one in simulated.asked("POST", "scan/projects")] == [200]
@@ -336,7 +336,7 @@ def test_what_a_sync_will_meet_is_noted_and_nothing_is_wrong(
         ["--what"],
     ],
 )
-def test_wrong_input_is_told_in_one_sentence(arguments: list[str]) -> None:
+def test_wrong_input_is_reported_in_one_sentence(arguments: list[str]) -> None:
     done = CliRunner().invoke(cli, ["doctor", *arguments])
     assert done.exit_code == ExitCode.WRONG_INPUT
     assert "secret" not in done.output

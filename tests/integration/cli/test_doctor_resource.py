@@ -104,7 +104,7 @@ def test_a_repository_and_a_ref_that_are_not_there(ward: Ward, git_http: GitHttp
     assert nowhere in message
 
 
-def test_a_resource_that_is_held_still_and_a_server_that_nobody_vouches_for_are_noted(ward: Ward) -> None:
+def test_a_paused_resource_and_a_server_without_known_hosts_are_noted(ward: Ward) -> None:
     ward.secret("ssh", key="no key at all")
     auth = {"token": None, "sshKey": {"secretRef": {"name": "ssh", "key": "key"}}}
     git = {"repo": "ssh://git@127.0.0.1:1/plant.git", "auth": auth}
@@ -214,7 +214,7 @@ def test_what_an_agent_says_of_its_gateway_names_the_part_that_is_missing(ward: 
 # Who may not look.
 
 
-def test_what_somebody_may_not_see_is_said_and_not_wrong(clinic: Clinic, ward: Ward) -> None:
+def test_a_missing_permission_is_reported_and_is_not_a_failure(clinic: Clinic, ward: Ward) -> None:
     code, found = ward.look(user="dave")
     assert code == ExitCode.DONE, found
     marks = {check: one["mark"] for check, one in found.items()}

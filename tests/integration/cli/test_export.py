@@ -269,7 +269,7 @@ def test_what_may_not_be_listed_is_named_and_not_taken_for_gone(desk: Desk) -> N
     assert desk.path("secrets", "two") in desk.files()
 
 
-def test_secrets_are_redacted_unless_somebody_says_otherwise(desk: Desk) -> None:
+def test_secrets_are_redacted_unless_a_flag_says_otherwise(desk: Desk) -> None:
     desk.create("Secret", "login", stringData={"password": "hunter2"})
     path = desk.exported()["added"][0]
     text = (desk.out / path).read_text()
@@ -363,7 +363,7 @@ def test_labels_of_namespaces_and_objects_on_their_way_out_count(desk: Desk) -> 
     assert done.said["deleted"] == [desk.path("configmaps", "goes")]
 
 
-def test_noise_and_what_nobody_may_see_is_left_out_and_explained(desk: Desk) -> None:
+def test_noise_and_forbidden_objects_are_left_out_and_explained(desk: Desk) -> None:
     desk.create("ConfigMap", "kube-root-ca.crt", data={})
     desk.create("ConfigMap", "settings", data={})
     desk.create("Secret", "sh.helm.release.v1.web.v1", type="helm.sh/release.v1", data={})
@@ -421,7 +421,7 @@ def test_a_new_branch_of_an_empty_repository_is_made(
     assert repository.tip("cluster") == said["commit"]
 
 
-def test_a_repository_that_lets_nobody_in_is_exit_4(
+def test_a_repository_that_refuses_the_login_is_exit_4(
     desk: Desk, git_http: GitHttpServer, repositories: Path
 ) -> None:
     Repository.create(repositories / "shut.git")
@@ -434,7 +434,7 @@ def test_a_repository_that_lets_nobody_in_is_exit_4(
     assert "the-wrong-one" not in done.err
 
 
-def test_a_cluster_that_lets_nobody_in_is_exit_4_and_writes_nothing(desk: Desk) -> None:
+def test_a_cluster_that_refuses_the_login_is_exit_4_and_writes_nothing(desk: Desk) -> None:
     good = desk.cluster.kubeconfig("dave").read_text()
     bad = desk.place / "kubeconfig"
     bad.write_text(good.replace(desk.cluster.token("dave"), "nobody"))

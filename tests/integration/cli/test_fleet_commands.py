@@ -118,7 +118,7 @@ def test_one_resource_is_held_still_and_goes_on(site: Site, commit: str) -> None
     eventually(lambda: site.condition("Stoker", "line", "Ready")[1] != "Paused", PATIENCE, site.tail)
 
 
-def test_the_emergency_stop_is_written_where_somebody_heeds_it(site: Site, commit: str) -> None:
+def test_the_emergency_stop_is_written_where_a_controller_reads_it(site: Site, commit: str) -> None:
     code, out, _ = stoker(site, "pause", "--everything")
     assert (code, out.strip()) == (
         ExitCode.DONE,
@@ -129,7 +129,7 @@ def test_the_emergency_stop_is_written_where_somebody_heeds_it(site: Site, commi
     eventually(lambda: site.condition("Stoker", "line", "Ready")[1] != "Paused", PATIENCE, site.tail)
 
 
-def test_an_emergency_stop_that_nobody_heeds_is_no_success(site: Site) -> None:
+def test_an_emergency_stop_that_no_controller_reads_is_no_success(site: Site) -> None:
     code, _, said = stoker(site, "pause", "--everything")
     assert code == ExitCode.WRONG_INPUT
     assert f"no controller runs in namespace {site.namespace}" in said

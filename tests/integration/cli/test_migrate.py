@@ -84,7 +84,7 @@ def test_a_gatewaysync_from_a_file_becomes_resources_that_can_be_applied(
     ]
 
 
-def test_what_is_meant_has_to_be_said() -> None:
+def test_an_ambiguous_migration_needs_a_flag() -> None:
     done = stoker()
     assert done.returncode == ExitCode.WRONG_INPUT
     assert "one of --from-configmap, --from-gatewaysync and --filename" in done.stderr

@@ -85,7 +85,7 @@ def test_a_rollback_that_asks_the_gateway_nothing_leaves_a_scan_pending(site: Si
     assert json.loads(pending.read_text())["scan"] is True
 
 
-def test_people_are_told_where_the_folder_is_and_not_where_the_ref_is(site: Site) -> None:
+def test_people_read_where_the_folder_is_and_not_where_the_ref_is(site: Site) -> None:
     (snapshot,) = site.back("--list")[1]["snapshots"]
     command = [sys.executable, "-m", "stoker", "rollback", f"--data-dir={site.place / 'data'}"]
     done = subprocess.run([*command, f"--to={snapshot['id']}"], capture_output=True, text=True, check=True)

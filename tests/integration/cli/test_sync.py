@@ -380,7 +380,7 @@ def test_a_missing_option_is_wrong_input(site: Site) -> None:
     assert "--ref" in done.stderr
 
 
-def test_the_token_stands_in_no_command_line_file_or_output(site: Site) -> None:
+def test_the_token_is_in_no_command_line_file_or_output(site: Site) -> None:
     site.repository.commit({f"services/p/{n}": str(n) for n in range(300)})
     lines: set[str] = set()
     done = threading.Event()

@@ -82,7 +82,7 @@ def _trusting(desk: Desk, signer: Signer) -> list[str]:
 # Whose commits.
 
 
-def test_a_commit_that_nobody_signed_is_refused_and_nothing_is_written(desk: Desk, alice: Signer) -> None:
+def test_an_unsigned_commit_is_refused_and_nothing_is_written(desk: Desk, alice: Signer) -> None:
     desk.repository.commit(FILES)
     code, said, _ = desk.run(desk.repository.path.as_uri(), *_trusting(desk, alice))
     assert code == ExitCode.STALLED

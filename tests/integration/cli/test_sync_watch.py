@@ -32,7 +32,7 @@ def site(tmp_path: Path, git_http: GitHttpServer) -> WatchedFolder:
     return WatchedFolder(tmp_path, git_http)
 
 
-def test_it_follows_a_branch_and_ends_with_0_when_told_to_stop(site: WatchedFolder) -> None:
+def test_it_follows_a_branch_and_ends_with_0_when_stopped(site: WatchedFolder) -> None:
     with site.watching(interval="1s") as watching:
         watching.until("a", "1")
         site.repository.commit({"s/a": "2", "s/b": "new"})
@@ -111,7 +111,7 @@ def test_the_webhook_of_a_file_is_served_at_its_port_for_its_secret(site: Watche
         assert "webhook.listening" not in watching.events()
 
 
-def test_a_repository_that_vanishes_is_told_once_and_followed_again(site: WatchedFolder) -> None:
+def test_a_repository_that_vanishes_is_reported_once_and_followed_again(site: WatchedFolder) -> None:
     with site.watching(interval="1s") as watching:
         watching.until_logged("sync.done")
         hidden = site.repository.path.rename(site.repository.path.with_name("hidden.git"))
@@ -126,7 +126,7 @@ def test_a_repository_that_vanishes_is_told_once_and_followed_again(site: Watche
         assert watching.stop() == 0
 
 
-def test_health_and_metrics_tell_how_it_stands(site: WatchedFolder) -> None:
+def test_health_and_metrics_show_the_state_of_the_sync(site: WatchedFolder) -> None:
     with site.watching("--gateway-name=filler") as watching:
         eventually(lambda: watching.ask("/readyz")[0] == 200, PATIENCE, "it is ready")
         assert watching.ask("/healthz") == (200, "ok\n")
@@ -160,7 +160,7 @@ def test_with_drift_only_reported_the_source_is_the_trouble_too(site: WatchedFol
         assert "SourceAuthFailed" in watching.ask("/readyz")[1]
 
 
-def test_what_was_changed_by_hand_is_named_and_told_to_be_gone_once_it_is_back(site: WatchedFolder) -> None:
+def test_a_change_by_hand_is_reported_as_drift_and_as_restored(site: WatchedFolder) -> None:
     with site.watching("--drift=restore", "--drift-interval=1s") as watching:
         watching.until_logged("sync.done")
         (site.data / "projects/P/a").write_text("by hand")

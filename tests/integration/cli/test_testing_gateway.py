@@ -37,7 +37,7 @@ def start(tmp_path: Path, words: Sequence[str], lines: int = 3) -> tuple[Process
 
 
 @pytest.mark.parametrize("program", [STOKER, MODULE], ids=["stoker", "module"])
-def test_it_serves_a_folder_until_it_is_told_to_stop(tmp_path: Path, program: list[str]) -> None:
+def test_it_serves_a_folder_until_it_is_stopped(tmp_path: Path, program: list[str]) -> None:
     (tmp_path / "data/projects/filler").mkdir(parents=True)
     (tmp_path / "data/projects/filler/project.json").write_text("{}")
     (tmp_path / "key").write_text("demo:secret\n")

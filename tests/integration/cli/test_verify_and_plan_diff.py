@@ -143,7 +143,7 @@ def test_what_a_gateway_does_to_its_own_resources_is_no_drift(site: Site) -> Non
     assert not site.cache.exists(), "nothing is made"
 
 
-def test_a_sync_mends_it_unless_it_trusts_the_ledger(site: Site) -> None:
+def test_a_sync_restores_it_unless_it_trusts_the_ledger(site: Site) -> None:
     assert site.sync()[0] == ExitCode.DONE
     (site.place / "a").write_text("other\n")
     assert site.sync("sync", "--trust-ledger")[0] == ExitCode.DONE
@@ -164,7 +164,7 @@ def test_a_plan_shows_the_change_line_by_line(site: Site) -> None:
     assert (site.place / "a").read_text() == "one\ntwo\n"
 
 
-def test_what_a_resource_calls_nobodys_drift_is_not_told(site: Site, tmp_path: Path) -> None:
+def test_drift_that_a_resource_ignores_is_not_reported(site: Site, tmp_path: Path) -> None:
     site.repository.commit({"s/state.json": '{"seen": 1, "kept": 1}', "s/log.txt": "1"})
     assert site.sync()[0] == ExitCode.DONE
     place = tmp_path / "line.yaml"

@@ -77,7 +77,7 @@ def until_heard(services: AlertServices, service: str, site: Site, **wanted: str
     )[0]
 
 
-def test_a_failed_sync_is_told_to_all_and_its_end_to_those_who_keep_lists(
+def test_a_failed_sync_alerts_all_and_its_end_those_who_keep_lists(
     site: Site, plant: Repository, git_http: GitHttpServer, services: AlertServices
 ) -> None:
     targets = [target(kind) for kind in ("slack", "teams", "pagerduty", "webhook")]
@@ -111,7 +111,7 @@ def test_a_failed_sync_is_told_to_all_and_its_end_to_those_who_keep_lists(
     )
 
 
-def test_a_pause_and_a_pod_without_agent_are_told(
+def test_a_pause_and_a_pod_without_agent_are_alerted(
     site: Site, plant: Repository, git_http: GitHttpServer, services: AlertServices
 ) -> None:
     url = git_http.url("plant.git")
@@ -125,7 +125,7 @@ def test_a_pause_and_a_pod_without_agent_are_told(
     eventually(lambda: len(services.heard("slack")) == 2, PATIENCE, site.tail)
 
 
-def test_who_cannot_be_told_is_named_on_the_resource_and_nothing_waits_for_it(
+def test_a_target_that_cannot_be_reached_is_named_on_the_resource_and_nothing_waits_for_it(
     site: Site, plant: Repository, git_http: GitHttpServer, services: AlertServices
 ) -> None:
     services.fail("slack", 403, times=10)

@@ -88,7 +88,7 @@ def test_a_changed_selector_lets_go_of_what_no_longer_fits(site: Site) -> None:
     assert finalizers(site, "south") == [FINALIZER]
 
 
-def test_a_label_that_is_lost_while_nobody_looks_is_noticed_later(site: Site) -> None:
+def test_a_label_that_is_lost_while_no_watch_runs_is_noticed_later(site: Site) -> None:
     tie(site, "north").stop()
     site.patch(site.path_of("Stoker", "north"), {"metadata": {"labels": {"team": "none"}}})
     site.start("--watch-label-selector=team=north")
@@ -166,7 +166,9 @@ def test_a_namespace_that_is_gone_holds_up_no_letting_go(site: Site, neighbour: 
     assert '"namespace.gone"' in said
 
 
-def test_a_namespace_that_is_ending_holds_up_no_letting_go_and_is_told(site: Site, neighbour: Site) -> None:
+def test_a_terminating_namespace_holds_up_no_finalizer_removal_and_is_reported(
+    site: Site, neighbour: Site
+) -> None:
     may_look_at(site, neighbour.namespace)
     gone = site.cluster.request("DELETE", f"/api/v1/namespaces/{neighbour.namespace}")
     assert gone.status in (200, 202), gone.body
@@ -178,7 +180,7 @@ def test_a_namespace_that_is_ending_holds_up_no_letting_go_and_is_told(site: Sit
 
 
 @pytest.mark.parametrize("sees", [True, False])
-def test_a_namespace_that_is_there_and_refuses_is_named_and_the_rest_let_go(
+def test_a_namespace_that_refuses_is_named_and_the_others_are_cleaned_up(
     site: Site, neighbour: Site, sees: bool
 ) -> None:
     if sees:

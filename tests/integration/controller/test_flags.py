@@ -120,7 +120,9 @@ def test_the_operators_key_opens_resources_without_one_and_may_be_replaced(
     assert "another" not in site.running[-1].log.read_text()
 
 
-def test_without_a_key_nobody_can_call_and_the_condition_says_so(site: Site, git: dict[str, object]) -> None:
+def test_without_a_key_no_caller_is_accepted_and_the_condition_says_so(
+    site: Site, git: dict[str, object]
+) -> None:
     port = free_port()
     site.apply("Stoker", "line", git=git, webhook={"port": port})
     site.apply("Stoker", "off", git=git, webhook={"port": port, "enabled": False})

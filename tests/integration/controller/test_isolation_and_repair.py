@@ -76,7 +76,7 @@ def silent() -> Iterator[str]:
     thread.join()
 
 
-def test_a_repository_that_does_not_answer_holds_up_nobody_else(
+def test_a_repository_that_does_not_answer_holds_up_no_other(
     site: Site, plant: Repository, url: str, silent: str
 ) -> None:
     for number in range(12):
@@ -222,7 +222,7 @@ def _call(site: Site, port: int, body: object, key: str) -> int:
             return int(error.code)
 
 
-def test_what_somebody_spoils_is_put_right(site: Site, plant: Repository, url: str) -> None:
+def test_a_manual_change_of_owned_objects_is_reverted(site: Site, plant: Repository, url: str) -> None:
     site.apply("Stoker", "line", git={"repo": url, "ref": "main"})
     pod = site.pod("gateway-0", "line")
     site.start()

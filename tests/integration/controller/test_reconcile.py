@@ -207,7 +207,7 @@ def test_reports_become_status_conditions_and_events(site: Site, plant: Reposito
 
 
 @pytest.mark.smoke
-def test_a_missing_secret_is_named_and_what_is_mended_is_seen_without_a_touch(
+def test_a_missing_secret_is_named_and_its_fix_is_noticed_by_the_watch(
     site: Site, plant: Repository, url: str
 ) -> None:
     key = {"apiKeySecretRef": {"name": "gateway", "key": "apiKey"}}
@@ -596,7 +596,9 @@ def test_only_resources_of_the_selector_are_worked_on(site: Site, plant: Reposit
 
 
 @pytest.mark.smoke
-def test_a_resource_that_loses_its_label_is_let_go(site: Site, plant: Repository, url: str) -> None:
+def test_the_finalizer_of_a_resource_that_loses_its_label_is_removed(
+    site: Site, plant: Repository, url: str
+) -> None:
     """Nobody here would see that it is deleted, and its finalizer would hold it for ever."""
     site.apply("Stoker", "ours", git=git(url), labels={"team": "north"})
     site.start("--watch-label-selector=team=north", "--leader-elect=false")

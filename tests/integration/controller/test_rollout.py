@@ -268,7 +268,7 @@ def test_a_commit_is_planned_approved_and_applied(
     assert "hidden" not in json.dumps(site.get("Stoker", "line")["status"])
 
 
-def test_an_approval_that_nobody_gives_in_time_expires(
+def test_an_approval_that_is_not_given_in_time_expires(
     site: Site, repository: Repository, git_http: GitHttpServer
 ) -> None:
     first = repository.tip()

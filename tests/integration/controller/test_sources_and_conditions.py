@@ -180,7 +180,7 @@ def test_credentials_of_a_secret_open_the_repository_and_wrong_ones_are_named(
     assert resources.status("Stoker", "good")["lastSyncCommit"] == plant.tip()
 
 
-def test_an_ssh_key_of_a_secret_opens_the_repository_and_an_unverified_host_is_told_of(
+def test_an_ssh_key_of_a_secret_opens_the_repository_and_an_unverified_host_is_reported(
     start: Start, resources: Resources, plant: Repository, git_ssh: GitSshServer
 ) -> None:
     key = git_ssh.authorized_key().read_text()
@@ -239,7 +239,7 @@ def messages(cluster: ClusterAccess, namespace: str) -> str:
 
 
 @pytest.mark.usefixtures("plant")
-def test_a_field_without_effect_is_told_of_although_the_first_pass_failed(
+def test_a_field_without_effect_is_reported_although_the_first_reconcile_failed(
     start: Start, resources: Resources, kinds: ClusterAccess, namespace: str, git_http: GitHttpServer
 ) -> None:
     source = git(git_http, auth={"token": {"secretRef": {"name": "late", "key": "t"}}})
@@ -251,7 +251,7 @@ def test_a_field_without_effect_is_told_of_although_the_first_pass_failed(
     eventually(lambda: IDLE in messages(kinds, namespace), PATIENCE, "a warning event", interval=0.3)
 
 
-def test_a_ref_that_moves_is_told_of_although_a_later_step_fails(
+def test_a_ref_that_moves_is_reported_although_a_later_step_fails(
     start: Start,
     resources: Resources,
     kinds: ClusterAccess,

@@ -200,7 +200,7 @@ async def test_an_editor_acts_and_a_viewer_does_not(house: RbacEnvironment, plac
     assert house.get("Stoker", "line-1")["spec"]["paused"] is False
 
 
-async def test_a_second_way_back_does_not_undo_the_first(house: RbacEnvironment, place: Place) -> None:
+async def test_a_second_rollback_does_not_undo_the_first(house: RbacEnvironment, place: Place) -> None:
     house.apply("Stoker", "line-1", {"git": GIT})
     editor = house.person("editor", "stoker-editor")
     visitor, _ = await place.enter(editor)
@@ -373,7 +373,7 @@ async def _denied(place: Place, house: RbacEnvironment, visitor: Visitor) -> int
     return error.value.status
 
 
-async def test_an_api_server_that_is_away_lets_nobody_in(
+async def test_an_api_server_that_is_away_lets_no_user_in(
     house: RbacEnvironment, place: Place, fault_proxy: FaultProxy
 ) -> None:
     token = house.person("viewer", "stoker-viewer")
@@ -394,7 +394,7 @@ async def test_an_api_server_that_is_away_lets_nobody_in(
     assert refusal.value.status == 502
 
 
-async def test_an_account_that_may_not_ask_lets_nobody_in(
+async def test_an_account_without_review_permission_lets_no_user_in(
     house: RbacEnvironment, place: Place, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """It is not the visitor who lacks a right, so it is not the visitor who is told 403."""

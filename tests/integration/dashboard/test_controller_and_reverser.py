@@ -83,7 +83,7 @@ def test_a_reverser_serves_it_too(house: RbacEnvironment, tmp_path: Path) -> Non
         assert eventually(browser.names, PATIENCE, site.tail) == ["line-1"]
 
 
-def test_what_is_wrong_with_a_dashboard_is_told_and_the_process_goes_on(
+def test_a_dashboard_error_is_reported_and_the_process_goes_on(
     house: RbacEnvironment, tmp_path: Path, repositories: Path, git_http: GitHttpServer
 ) -> None:
     Repository.create(repositories / "plant.git").commit({"services/site/projects/site/project.json": "{}"})

@@ -196,7 +196,7 @@ async def test_it_goes_back_while_it_is_paused_and_follows_nothing_for_that(page
     assert page.site.content() == "1"
 
 
-async def test_a_way_back_that_leads_nowhere_is_refused_in_a_sentence(page: Page) -> None:
+async def test_a_rollback_to_nowhere_is_refused_in_a_sentence(page: Page) -> None:
     await page.until(synced)
     for order, status in (
         ({"toCommit": "0" * 40}, 409),
@@ -289,9 +289,7 @@ async def test_a_resource_with_snapshots_offers_them_and_its_past_outlives_the_p
             assert [one["number"] for one in history] == list(range(1, len(history) + 1))
 
 
-def test_the_token_is_nobody_elses_and_goes_with_the_process(
-    site: WatchedFolder, watching: WatchProcess
-) -> None:
+def test_the_token_is_private_and_goes_with_the_process(site: WatchedFolder, watching: WatchProcess) -> None:
     file = site.data / ".sync-state/dashboard-token"
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert len(token_of(site)) >= 40

@@ -278,7 +278,7 @@ async def test_a_fast_forwarded_merge_is_the_branchs_own_commit(gitlab: DoubleGr
     assert (await gitlab.forge.state(made.number)).merged_commit == head
 
 
-async def test_a_wrong_token_is_said_and_not_shown(double: DoubleGround) -> None:
+async def test_a_wrong_token_is_reported_and_not_shown(double: DoubleGround) -> None:
     forge = double.with_token(double.forge.kind, planted("wrong-token"))
     with pytest.raises(ForgeRefused, match="does not accept the token") as caught:
         await forge.find(BRANCH)
@@ -286,7 +286,7 @@ async def test_a_wrong_token_is_said_and_not_shown(double: DoubleGround) -> None
 
 
 @pytest.mark.xdist_group("gitea")
-async def test_a_wrong_token_is_said_by_gitea(gitea: GiteaServer) -> None:
+async def test_a_wrong_token_is_reported_by_gitea(gitea: GiteaServer) -> None:
     repo = RepoUrl(gitea.create_repository(f"forge-{next(_NAMES)}").clone_url)
     forge = forge_for(repo, Secret(planted("wrong-token")), kind=ForgeKind.GITEA, url=gitea.url)
     with pytest.raises(ForgeRefused, match=r"does not accept the token \(status 401\)$") as caught:
@@ -391,7 +391,7 @@ async def test_a_forge_is_reached_through_a_proxy(double: DoubleGround) -> None:
         assert all(passage.allowed for passage in proxy.passages)
 
 
-async def test_nobody_there_is_said_with_the_host_alone(double: DoubleGround) -> None:
+async def test_an_unreachable_forge_is_reported_with_the_host_alone(double: DoubleGround) -> None:
     forge = forge_for(
         RepoUrl("http://127.0.0.1:1/plant/site.git"), Secret("t0ken"), kind=double.forge.kind, timeout=5.0
     )

@@ -115,7 +115,7 @@ async def test_a_key_without_its_name_never_leaves_the_house(simulated: Simulate
     ("state", "reason"),
     [(State.STARTING, Reason.GATEWAY_STARTING), (State.FAULTED, Reason.GATEWAY_FAULTED)],
 )
-async def test_starting_and_faulted_are_told_apart(
+async def test_starting_and_faulted_are_distinguished(
     simulated: SimulatedGateway, state: State, reason: Reason
 ) -> None:
     simulated.state = state
@@ -167,7 +167,7 @@ async def test_a_gateway_that_knows_the_older_path_only_is_asked_there(
         AnsweredFault(200),
     ],
 )
-async def test_an_answer_that_is_none_is_told_and_tried_again(
+async def test_an_invalid_response_is_reported_and_tried_again(
     gateway: GatewayClient, proxy: HttpFaultProxy, answer: AnsweredFault
 ) -> None:
     proxy.arm(answer, INFO)
@@ -191,7 +191,7 @@ async def test_a_redirect_takes_the_key_nowhere(
     assert not simulated.asked("GET", "gateway-info")
 
 
-async def test_nobody_there_is_told_with_the_address() -> None:
+async def test_an_unreachable_gateway_is_reported_with_the_address() -> None:
     with socket.socket() as reserved:
         reserved.bind(("127.0.0.1", 0))
         port = reserved.getsockname()[1]
@@ -224,7 +224,7 @@ async def test_on_loopback_a_certificate_is_checked_only_with_an_authority(tmp_p
         assert "certificate that is not trusted" in error.message
 
 
-async def test_another_host_is_always_checked_unless_told_otherwise(
+async def test_another_host_is_always_checked_unless_configured_otherwise(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The name of another host leads to the test gateway, because only names decide here."""

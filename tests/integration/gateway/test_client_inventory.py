@@ -79,7 +79,7 @@ async def test_designers_are_listed_by_project(simulated: SimulatedGateway, gate
 
 
 @pytest.mark.usefixtures("paths")
-async def test_perspective_sessions_are_told_from_designers(
+async def test_perspective_sessions_are_distinguished_from_designers(
     simulated: SimulatedGateway, gateway: GatewayClient
 ) -> None:
     simulated.open_designer(Designer("d1", "anna", "Line 1"))
@@ -117,7 +117,7 @@ async def test_tag_types_are_read_where_they_can_be_exported(
     assert await gateway.types_of("default") is None
 
 
-async def test_a_session_is_closed_and_whoever_is_gone_is_named(
+async def test_a_session_is_closed_and_a_session_that_is_gone_is_named(
     simulated: SimulatedGateway, gateway: GatewayClient
 ) -> None:
     simulated.open_session(PerspectiveBrowser("p 1/x", "ben", "Line 2"))
@@ -165,7 +165,7 @@ async def test_all_pages_of_a_list_are_asked_for(simulated: SimulatedGateway, ga
     assert await gateway.project_names() == frozenset({"Line 1", "Line 2"})
 
 
-async def test_a_role_and_a_mode_are_told(simulated: SimulatedGateway, gateway: GatewayClient) -> None:
+async def test_a_role_and_a_mode_are_reported(simulated: SimulatedGateway, gateway: GatewayClient) -> None:
     simulated.settings.role, simulated.settings.deployment_mode = Role.BACKUP, "prod"
     found = await gateway.check()
     assert (found.role, found.deployment_mode) == ("Backup", "prod")
@@ -289,7 +289,7 @@ async def test_whether_a_key_may_write_is_found_out_without_writing(
         await gateway.may_write()
 
 
-async def test_a_gateway_whose_set_up_nobody_finished_is_named(
+async def test_a_gateway_that_was_not_commissioned_is_named(
     simulated: SimulatedGateway, gateway: GatewayClient
 ) -> None:
     simulated.settings.commissioned = False

@@ -273,7 +273,7 @@ def _stamps(data: Path) -> dict[str, int]:
     return {str(path): path.stat().st_mtime_ns for path in data.rglob("*") if path.is_file()}
 
 
-async def test_before_its_first_start_nothing_is_asked_and_what_was_told_counts(site: Site) -> None:
+async def test_before_its_first_start_nothing_is_asked_and_what_was_reported_counts(site: Site) -> None:
     first, attending = site.agent()
     attending.initial = True
     await first.sync(SyncOptions())
@@ -348,7 +348,7 @@ async def test_leaf_only_leaves_out_what_a_parent_has_and_writes_the_others(site
     assert site.names("default") == ["Motor", "Pump"]
 
 
-async def test_a_gateway_that_cannot_tell_types_gets_all_of_them_and_it_is_said(site: Site) -> None:
+async def test_a_gateway_that_cannot_list_types_gets_all_of_them_with_a_warning(site: Site) -> None:
     site.gateway.settings.paths = Paths.PAPERS
     put(site.data, provider("parent") | types("parent", "Motor"))
     site.gateway.load()
@@ -390,7 +390,7 @@ def test_stoker_sync_asks_the_gateway_and_names_what_it_leaves_out(site: Site, t
     assert not (site.data / TYPES / ENGINE).exists()
 
 
-def test_files_only_leaves_out_what_the_gateway_told_before_and_asks_it_nothing(
+def test_files_only_leaves_out_what_the_gateway_reported_before_and_asks_it_nothing(
     site: Site, tmp_path: Path
 ) -> None:
     bring_engine(site)

@@ -231,7 +231,7 @@ async def test_a_lock_that_a_killed_process_left_is_taken_over(site: Site) -> No
     assert attending.outcome.lock == "held"
 
 
-async def test_a_lock_that_ran_out_is_told(site: Site) -> None:
+async def test_an_expired_scan_lock_is_reported(site: Site) -> None:
     attending = site.attendant()
 
     def slow_disk() -> None:
@@ -241,7 +241,7 @@ async def test_a_lock_that_ran_out_is_told(site: Site) -> None:
     assert "the scan lock ran out before all files were in place" in attending.outcome.warnings
 
 
-async def test_an_older_gateway_is_synced_without_the_lock_and_it_is_said(site: Site) -> None:
+async def test_an_older_gateway_is_synced_without_the_lock_with_a_warning(site: Site) -> None:
     site.gateway.settings.scan_lock = False
     attending = site.attendant()
     assert await site.carry(attending, PACKER) == ((), ())
@@ -283,7 +283,7 @@ async def test_a_key_that_the_gateway_rejects_means_that_nothing_is_written(
     assert "scan/projects" not in site.posts()
 
 
-async def test_a_key_that_ends_while_files_change_is_told_and_the_scan_stays_owed(site: Site) -> None:
+async def test_a_key_that_ends_while_files_change_is_reported_and_the_scan_stays_pending(site: Site) -> None:
     def ends() -> None:
         site.gateway.settings.keys["stoker"] = ApiKey(SECRET, write=False)
 
@@ -303,7 +303,7 @@ async def test_a_polite_no_is_a_no(site: Site) -> None:
 # Health, grace, and what stays owed.
 
 
-async def test_a_scan_stays_owed_until_it_succeeds(site: Site) -> None:
+async def test_a_scan_stays_pending_until_it_succeeds(site: Site) -> None:
     attending = site.attendant()
     _, (note,) = await site.carry(attending, PACKER, meanwhile=site.gateway.go_down)
     assert note.why.startswith("GatewayUnreachable: ")
@@ -319,7 +319,7 @@ async def test_a_scan_stays_owed_until_it_succeeds(site: Site) -> None:
     assert not site.owed()
 
 
-async def test_another_process_pays_what_a_killed_one_owed(site: Site) -> None:
+async def test_another_process_completes_the_pending_work_of_a_killed_one(site: Site) -> None:
     async with site.attendant().around(site.change(PACKER)):
         site.put("projects/packer/project.json", "{}")
     assert site.owed()
@@ -416,7 +416,7 @@ async def test_nothing_is_asked_of_a_gateway_that_was_not_started(site: Site) ->
     assert (attending.outcome.applied, attending.outcome.verified) == (False, False)
 
 
-async def test_a_new_process_to_which_nothing_is_owed_knows_that_everything_was_shown(site: Site) -> None:
+async def test_a_new_process_without_pending_work_knows_that_everything_was_verified(site: Site) -> None:
     await site.carry(site.attendant(), PACKER)
     before = len(site.gateway.requests)
     later = site.attendant()
@@ -678,7 +678,7 @@ async def test_a_designer_that_comes_while_contents_are_fetched_is_not_overwritt
     assert [one.user for one in (await site.carry(attending, FILLER))[0]] == ["anna"]
 
 
-async def test_a_wait_that_nobody_needed_any_more_is_forgotten(site: Site) -> None:
+async def test_a_wait_that_is_no_longer_needed_is_forgotten(site: Site) -> None:
     site.gateway.open_designer(ANNA)
     attending = site.attendant(WAIT)
     await site.carry(attending, FILLER)
@@ -702,7 +702,7 @@ async def test_a_long_wait_that_was_only_looked_at_ends_in_the_error_too(site: S
         await site.carry(attending, FILLER)
 
 
-async def test_what_is_owed_is_paid_although_a_designer_stays_too_long(site: Site) -> None:
+async def test_pending_work_is_done_although_a_designer_stays_too_long(site: Site) -> None:
     site.gateway.open_designer(ANNA)
     attending = site.attendant(WAIT)
     site.gateway.settings.scan_refusal = "a restore is under way"
@@ -782,7 +782,7 @@ async def test_designers_that_are_not_listed_when_files_are_about_to_change_stop
     assert not site.owed()
 
 
-async def test_with_proceed_designers_need_not_be_listed_and_it_is_said(
+async def test_with_proceed_designers_need_not_be_listed_and_a_warning_says_so(
     site: Site, proxy: HttpFaultProxy
 ) -> None:
     proxy.arm(AnsweredFault(404), "(designers|sessions)", times=None)
@@ -810,7 +810,7 @@ async def test_with_fail_nothing_at_all_is_written(site: Site) -> None:
     assert site.posts() == []
 
 
-async def test_with_proceed_it_is_only_said(site: Site) -> None:
+async def test_with_proceed_there_is_only_a_warning(site: Site) -> None:
     site.gateway.open_designer(ANNA)
     attending = site.attendant(replace(WAIT, designer_sessions=DesignerPolicy.PROCEED))
     assert await site.carry(attending, FILLER) == ((), ())
@@ -894,7 +894,7 @@ def test_by_default_no_session_is_closed() -> None:
     assert IgnitionPolicy().perspective_sessions is PerspectivePolicy.NONE
 
 
-async def test_those_who_look_at_a_project_that_inherits_are_told_too(site: Site) -> None:
+async def test_those_who_look_at_a_project_that_inherits_are_notified_too(site: Site) -> None:
     site.put("projects/heir/project.json", '{"parent": "filler"}')
     site.gateway.open_session(PerspectiveBrowser("b", "anna", "heir"))
     await site.carry(site.attendant(CLOSE), FILLER)
@@ -937,21 +937,21 @@ async def test_none_only_counts(site: Site) -> None:
     assert (attending.outcome.sessions.active, attending.outcome.sessions.closed) == (1, 0)
 
 
-async def test_a_change_of_configuration_disturbs_nobody(site: Site) -> None:
+async def test_a_change_of_configuration_disturbs_no_session(site: Site) -> None:
     site.gateway.open_session(PerspectiveBrowser("b", "anna", "filler"))
     attending = site.attendant(CLOSE)
     await site.carry(attending, {f"{PROVIDER}/plant/config.json": "{}"})
     assert site.gateway.sessions == ["b"]
 
 
-async def test_a_held_project_disturbs_nobody_either(site: Site) -> None:
+async def test_a_held_project_disturbs_no_session_either(site: Site) -> None:
     site.gateway.open_designer(ANNA)
     site.gateway.open_session(PerspectiveBrowser("b", "anna", "filler"))
     await site.carry(site.attendant(CLOSE), {**FILLER, **PACKER})
     assert site.gateway.sessions == ["b"]
 
 
-async def test_nobody_is_sent_away_for_a_pass_that_cannot_have_the_lock(site: Site) -> None:
+async def test_no_session_is_closed_for_a_sync_that_cannot_have_the_lock(site: Site) -> None:
     other = GatewayClient(GatewayAddress.parse(site.gateway.url), lambda: Secret(KEY))
     await other.lock(ScanKind.CONFIG, acquire=0, hold=60)
     await other.aclose()
@@ -1098,7 +1098,7 @@ async def test_a_new_module_that_the_gateway_puts_aside_is_named(site: Site) -> 
     assert site.posts().count("restart-tasks/restart") == 1, "once"
 
 
-async def test_a_gateway_that_cannot_be_restarted_goes_on_and_it_is_said(
+async def test_a_gateway_that_cannot_be_restarted_goes_on_with_a_warning(
     site: Site, proxy: HttpFaultProxy
 ) -> None:
     proxy.arm(AnsweredFault(404), "/restart(-tasks/restart)?($|\\?)", method="POST", times=None)

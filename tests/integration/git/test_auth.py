@@ -286,7 +286,7 @@ async def test_no_agent_configuration_or_home_of_the_user_is_used(
     assert not canary.exists()
 
 
-async def test_ssh_is_told_to_read_no_configuration_and_ask_no_agent(
+async def test_ssh_reads_no_configuration_and_asks_no_agent(
     runner: GitRunner, git_ssh: GitSshServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """ssh finds the user's folder by itself, wherever HOME points; so what it is told is looked at."""
@@ -326,7 +326,7 @@ async def test_a_cache_folder_with_a_strange_name_runs_no_command(
     assert not (runner.home / "canary").exists()
 
 
-async def test_the_key_lies_in_a_private_file_while_ssh_runs_and_is_gone_after_cancellation(
+async def test_the_key_is_in_a_private_file_while_ssh_runs_and_is_gone_after_cancellation(
     runner: GitRunner, git_ssh: GitSshServer, plant: Repository
 ) -> None:
     key = git_ssh.authorized_key()
@@ -529,7 +529,7 @@ async def test_https_goes_through_the_proxy_of_the_resource(
         assert {(passage.method, passage.target) for passage in proxy.passages} == {("CONNECT", host)}
 
 
-async def test_the_password_of_a_proxy_reaches_it_and_nobody_else(
+async def test_the_password_of_a_proxy_reaches_only_the_proxy(
     runner: GitRunner, https: GitHttpServer, authority: Authority, plant: Repository
 ) -> None:
     url = RepoUrl(https.url("plant.git"))
@@ -605,7 +605,7 @@ async def test_plain_http_goes_through_the_proxy_of_the_environment_in_either_sp
         }
 
 
-async def test_the_password_of_the_environments_proxy_stands_in_no_message(
+async def test_the_password_of_the_environments_proxy_is_in_no_message(
     runner: GitRunner, https: GitHttpServer, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     remote = Remote(

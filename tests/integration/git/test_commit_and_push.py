@@ -211,7 +211,7 @@ async def test_what_is_there_stays_and_a_change_goes_on_top(world: World) -> Non
     assert await branch.listed("theirs") == {}
 
 
-async def test_somebody_elses_push_in_between_is_built_upon_at_once(world: World) -> None:
+async def test_a_concurrent_push_is_rebased_on_at_once(world: World) -> None:
     branch = world.branch()
     await branch.commit([new("zero", {"a": "0", "b": "0"})])
     with at("push.before", lambda: world.repository.commit({"theirs": "1", "b": "1"}, message="theirs")):
@@ -241,7 +241,7 @@ async def test_a_new_branch_begins_empty_beside_the_others(http: World) -> None:
     assert http.texts() == {"a": "1"}
 
 
-async def test_somebody_makes_the_branch_in_the_same_moment(http: World) -> None:
+async def test_another_client_makes_the_branch_in_the_same_moment(http: World) -> None:
     branch = http.branch()
     assert await branch.refresh() is None
     with at("push.before", lambda: http.repository.commit({"theirs": "1"}, message="theirs")):
@@ -303,7 +303,7 @@ async def test_one_change_costs_one_push_and_nothing_else(http: World, git_http:
     assert len(accepted) == 2
 
 
-async def test_file_contents_are_not_fetched_before_somebody_reads_them(http: World) -> None:
+async def test_file_contents_are_not_fetched_before_they_are_read(http: World) -> None:
     http.repository.commit({"large": os.urandom(1 << 20).hex(), "small": "1"})
     branch = http.branch()
     await branch.commit([new("one", {"a/b": "1"})])
@@ -361,7 +361,7 @@ async def test_signed_commits_are_verified_by_git(local: World) -> None:
     local.sound()
 
 
-async def test_a_mirror_full_of_packs_is_built_anew_and_nobody_notices(local: World) -> None:
+async def test_a_mirror_full_of_packs_is_rebuilt_without_an_interruption(local: World) -> None:
     branch = local.branch(limits=FetchLimits(left_out="blob:none", packs=3))
     for number in range(12):
         await branch.commit([new(str(number), {f"{number % 5}": str(number)})])

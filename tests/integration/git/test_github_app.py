@@ -173,7 +173,7 @@ async def test_the_mirror_stays_the_same_when_the_token_changes(
     assert access != await tokens.access(app, source.url)
 
 
-async def test_whoever_names_an_app_without_having_its_key_gets_nothing_of_the_others(
+async def test_an_app_id_without_its_key_gets_no_token_of_another_resource(
     github: GitHubAppServer, app: GitHubApp
 ) -> None:
     tokens, url = GitHubAppTokens(), RepoUrl(github.url("plant.git"))
@@ -201,7 +201,7 @@ async def test_whoever_names_an_app_without_having_its_key_gets_nothing_of_the_o
     ],
     ids=["wrong app", "wrong installation", "no key", "another kind of key"],
 )
-async def test_what_is_wrong_is_said_in_words(
+async def test_errors_are_described_in_words(
     github: GitHubAppServer,
     app: GitHubApp,
     change: Callable[[GitHubApp], GitHubApp],
@@ -243,7 +243,7 @@ async def test_what_is_wrong_is_said_in_words(
     ],
     ids=["busy", "rate limit", "suspended", "down", "redirect", "nonsense", "wrong types", "too long"],
 )
-async def test_bad_answers_are_bounded_and_said_in_words(
+async def test_bad_responses_are_bounded_and_described_in_words(
     github: GitHubAppServer,
     app: GitHubApp,
     answer: web.Response,

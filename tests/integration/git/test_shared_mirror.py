@@ -118,7 +118,7 @@ async def read(source: SharedVolumeSource, commit: CommitId) -> dict[str, bytes]
     return await asyncio.to_thread(contents)
 
 
-async def test_two_keepers_read_one_mirror_while_the_writer_updates_it(plant: Plant) -> None:
+async def test_two_agents_read_one_mirror_while_the_fetcher_updates_it(plant: Plant) -> None:
     commits = [
         plant.repository.commit({f"s/f{n}": "x" * 50_000 + str(n), "s/version": str(n)}) for n in range(8)
     ]
@@ -276,7 +276,7 @@ async def test_only_one_process_writes(plant: Plant) -> None:
     other.close()
 
 
-async def test_everybody_who_mounts_the_volume_can_read_and_no_credential_lies_there(plant: Plant) -> None:
+async def test_every_process_that_mounts_the_volume_can_read_and_no_credential_is_there(plant: Plant) -> None:
     await plant.update(plant.repository.commit({"s/a": "1"}))
     for each in plant.volume.root.rglob("*"):
         mode = stat.S_IMODE(each.stat().st_mode)

@@ -83,7 +83,7 @@ async def test_an_object_is_created_read_replaced_patched_and_deleted(
     assert refused.value.reason is Reason.NOT_FOUND
 
 
-async def test_creating_twice_is_told_from_a_conflict(client: KubeClient, namespace: str) -> None:
+async def test_creating_twice_is_distinguished_from_a_conflict(client: KubeClient, namespace: str) -> None:
     await client.create(CONFIG_MAPS, config_map("prices"), namespace, into=ObjectHeader)
     with pytest.raises(AlreadyExists, match=f"create configmaps in {namespace}:.*already exists"):
         await client.create(CONFIG_MAPS, config_map("prices"), namespace, into=ObjectHeader)

@@ -73,7 +73,7 @@ def test_explain_shows_a_whole_kind(kinds: ClusterAccess, kind: CustomResourceKi
     assert told.count("<") > 3
 
 
-def test_the_columns_tell_how_a_sync_stands(kinds: ClusterAccess, namespace: str) -> None:
+def test_the_columns_show_the_state_of_a_sync(kinds: ClusterAccess, namespace: str) -> None:
     kinds.kubectl("create", "-n", namespace, "-f", "-", stdin=stoker("dairy"))
     kinds.kubectl(
         "patch", "-n", namespace, "stoker", "dairy", "--subresource=status", "--type=merge", "-p", SYNCED

@@ -131,7 +131,7 @@ async def test_a_thousand_equal_reports_are_one_event_with_the_right_count_and_f
         assert recorder.snapshot().pending == 0
 
 
-async def test_a_stop_writes_the_count_that_is_still_owed(
+async def test_a_stop_writes_the_count_that_is_still_pending(
     admin: KubeClient, namespace: str, clock: ManualClock
 ) -> None:
     about = await config_map(admin, namespace, "prices")
@@ -198,7 +198,7 @@ async def test_a_message_is_cut_and_shows_no_credential(
     assert "hunter2" not in event.message
 
 
-async def test_an_outage_holds_up_nobody_and_loses_nothing(
+async def test_an_outage_blocks_no_caller_and_loses_nothing(
     admin: KubeClient, through_proxy: KubeClient, proxy: FaultProxy, namespace: str, clock: ManualClock
 ) -> None:
     about = await config_map(admin, namespace, "prices")

@@ -317,7 +317,7 @@ async def test_every_way_to_write_tells_the_user(plane: ClusterAccess, make: Mak
         assert site.asked.intake.counts == counts
 
 
-async def test_real_identities_are_told_and_an_impersonator_is_not(
+async def test_real_identities_are_recorded_and_an_impersonator_is_not(
     plane: ClusterAccess, make: Making, namespace: str, tmp_path: Path
 ) -> None:
     site = await make(*watch_rule(namespace, "configmaps"))
@@ -415,7 +415,7 @@ async def test_the_rules_follow_the_selection_and_survive_others(
     assert third["clientConfig"] == second["clientConfig"]
 
 
-async def test_rules_that_somebody_takes_away_come_back(
+async def test_webhook_rules_that_were_removed_come_back(
     make: Making, admin: KubeClient, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("stoker.reverser.authors.webhook_registration.SETTLE", 0.3)
@@ -606,7 +606,7 @@ def pumps(group: str) -> dict[str, Any]:
     }
 
 
-async def test_what_is_written_in_another_version_is_told_in_the_watched_one(
+async def test_a_change_in_another_version_is_attributed_in_the_watched_one(
     plane: ClusterAccess, make: Making, admin: KubeClient, namespace: str
 ) -> None:
     group = f"{namespace}.example.net"
@@ -639,7 +639,7 @@ async def test_what_is_written_in_another_version_is_told_in_the_watched_one(
         assert await site.author(seen(kind, third, None)) == "alice"
 
 
-async def test_a_group_that_nobody_can_describe_stays_asked_about(
+async def test_a_group_that_cannot_be_discovered_stays_watched(
     make: Making, admin: KubeClient, namespace: str
 ) -> None:
     site = await make(*watch_rule(namespace, "configmaps", "deployments"))

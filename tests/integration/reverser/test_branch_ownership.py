@@ -113,7 +113,7 @@ def test_the_marker_of_another_only_warns_where_the_folder_may_be_shared(
     site.until("GitDestination", "production", "Initialized")
 
 
-def test_a_marker_that_cannot_be_written_is_told_and_stops_nothing(
+def test_a_marker_that_cannot_be_written_is_reported_and_stops_nothing(
     site: ReverserSite, prod: Repository
 ) -> None:
     prod.commit({f"{BASE}/.configbutler": "a file where a folder is needed"})

@@ -24,7 +24,7 @@ from stoker_testkit.wait_until import eventually
 CRDS = sorted((Path(__file__).parents[3] / "config" / "crd").glob("configbutler.ai_*.yaml"))
 
 
-def test_a_repository_that_nobody_uses_yet_is_tried(
+def test_a_repository_without_a_destination_is_checked(
     site: ReverserSite, prod: Repository, repositories: Path, git_http: GitHttpServer
 ) -> None:
     full = Repository.create(repositories / "full.git")
@@ -135,7 +135,7 @@ def _serve(plane: ClusterAccess, *, loosely: bool) -> None:
 
 
 @pytest.mark.cluster
-def test_objects_that_do_not_fit_their_schema_are_told_so_and_the_others_go_on(
+def test_objects_that_do_not_fit_their_schema_are_reported_and_the_others_go_on(
     aged: ReverserSite, prod: Repository
 ) -> None:
     odd: dict[str, dict[str, Any]] = {

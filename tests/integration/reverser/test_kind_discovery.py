@@ -147,7 +147,9 @@ def test_a_server_that_cannot_be_described_degrades_discovery_and_deletes_nothin
     site.until("WatchRule", "mixed", "NoneFound", "DiscoveryDegraded")
 
 
-def test_more_kinds_than_the_cap_are_skipped_in_order_and_told(site: ReverserSite, prod: Repository) -> None:
+def test_more_kinds_than_the_cap_are_skipped_in_order_and_reported(
+    site: ReverserSite, prod: Repository
+) -> None:
     site.repo_config()
     site.destination()
     site.rule("two", ["secrets", "configmaps"])
@@ -159,7 +161,7 @@ def test_more_kinds_than_the_cap_are_skipped_in_order_and_told(site: ReverserSit
     assert not [path for path in files_of(prod) if "/secrets/" in path]
 
 
-def test_names_that_select_nothing_are_told_by_their_reason(site: ReverserSite, prod: Repository) -> None:
+def test_names_that_select_nothing_are_reported_by_their_reason(site: ReverserSite, prod: Repository) -> None:
     site.repo_config()
     site.destination()
     site.rule("odd", ["configmaps", "clusterroles", "tokenreviews", "pods", "deployments/scale", "*"])
@@ -174,7 +176,7 @@ def test_names_that_select_nothing_are_told_by_their_reason(site: ReverserSite, 
         assert f'"why":"{why}"' in log
 
 
-def test_a_kind_that_can_be_neither_listed_nor_watched_is_told_and_the_others_are_written(
+def test_a_kind_that_can_be_neither_listed_nor_watched_is_reported_and_the_others_are_written(
     site: ReverserSite, prod: Repository
 ) -> None:
     site.repo_config()

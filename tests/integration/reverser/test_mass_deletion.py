@@ -45,7 +45,7 @@ def both(site: ReverserSite, elsewhere: ReverserSite) -> Iterator[None]:
 
 @pytest.mark.usefixtures("both")
 @pytest.mark.parametrize("count", MANY)
-def test_very_many_deletions_at_once_arrive_and_keep_nobody_waiting(
+def test_very_many_deletions_at_once_arrive_and_hold_up_no_other_object(
     site: ReverserSite, elsewhere: ReverserSite, prod: Repository, count: int
 ) -> None:
     (port,) = free_ports(1)
@@ -76,7 +76,7 @@ def test_very_many_deletions_at_once_arrive_and_keep_nobody_waiting(
 
 @pytest.mark.long
 @pytest.mark.usefixtures("both")
-def test_very_many_objects_that_went_while_nobody_looked_are_swept(
+def test_very_many_objects_that_went_while_no_watch_ran_are_swept(
     site: ReverserSite, elsewhere: ReverserSite, prod: Repository
 ) -> None:
     _fill(site, 10_000)

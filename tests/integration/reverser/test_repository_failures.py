@@ -17,7 +17,7 @@ from stoker_testkit.secret_leaks.tracked_credentials import planted
 from stoker_testkit.wait_until import eventually
 
 
-def test_an_unreachable_repository_is_told_and_caught_up_with(
+def test_an_unreachable_repository_is_reported_and_caught_up_with(
     site: ReverserSite, prod: Repository, repositories: Path, git_http: GitHttpServer
 ) -> None:
     away = repositories / "away.git"
@@ -64,7 +64,7 @@ def test_what_waits_through_an_outage_is_pushed_in_order(
     )
 
 
-def test_a_repository_that_may_only_be_read_is_told(
+def test_a_read_only_repository_is_reported(
     site: ReverserSite, prod: Repository, git_http: GitHttpServer
 ) -> None:
     prod.commit({"README.md": "hello"})
@@ -109,7 +109,7 @@ def test_what_is_missing_is_waited_for(site: ReverserSite, prod: Repository) -> 
     site.until("WatchRule", "maps", "Initialized")
 
 
-def test_an_object_in_whose_way_something_lies_is_named_and_holds_up_no_other(
+def test_an_object_whose_path_is_blocked_is_named_and_holds_up_no_other(
     site: ReverserSite, prod: Repository
 ) -> None:
     blocked = f"{BASE}/core/v1/configmaps/{site.namespace}/blocked.yaml/README.md"

@@ -102,7 +102,7 @@ def test_encrypted_secrets_are_opened_by_their_recipient_and_stay_over_a_restart
     assert again[path] == files[path], "unchanged plaintext keeps its ciphertext"
 
 
-def test_a_full_disk_is_told_and_the_next_start_writes_everything(
+def test_a_full_disk_is_reported_and_the_next_start_writes_everything(
     site: ReverserSite, prod: Repository
 ) -> None:
     site.follow_maps()
@@ -130,7 +130,7 @@ def cramped(site: ReverserSite, tmp_path: Path) -> ReverserOptions:
     )
 
 
-async def test_with_little_room_everything_arrives_and_an_outage_holds_up_nobody_else(
+async def test_with_little_room_everything_arrives_and_an_outage_holds_up_no_other_branch(
     site: ReverserSite,
     prod: Repository,
     repositories: Path,

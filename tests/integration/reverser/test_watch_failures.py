@@ -55,7 +55,7 @@ def test_an_expired_watch_is_listed_anew_and_what_went_meanwhile_is_swept(
     site.until("WatchRule", "maps", "NoneFound", "WatchErrored")
 
 
-def test_a_watch_that_expires_again_and_again_is_told_and_its_objects_are_written_all_the_same(
+def test_a_watch_that_expires_again_and_again_is_reported_and_its_objects_are_written_all_the_same(
     site: ReverserSite, prod: Repository, http_fault_proxy: HttpFaultProxy, proxied: Path
 ) -> None:
     watch = rf"/namespaces/{site.namespace}/configmaps\?.*watch=true"
@@ -74,7 +74,7 @@ def test_a_watch_that_expires_again_and_again_is_told_and_its_objects_are_writte
     site.until("WatchRule", "maps", "Initialized")
 
 
-def test_a_kind_that_may_not_be_listed_is_told_and_the_others_go_on(
+def test_a_kind_that_may_not_be_listed_is_reported_and_the_others_go_on(
     site: ReverserSite, prod: Repository, http_fault_proxy: HttpFaultProxy, proxied: Path
 ) -> None:
     service = f"clusters/prod/core/v1/services/{site.namespace}/kept.yaml"
@@ -169,7 +169,7 @@ def test_a_reverser_that_may_not_touch_leases_writes_nothing_and_says_so(
             site.cluster.kubectl("delete", "--ignore-not-found", what, *names)
 
 
-def test_a_lease_whose_holder_does_not_show_up_is_told(site: ReverserSite, prod: Repository) -> None:
+def test_a_lease_whose_holder_does_not_show_up_is_reported(site: ReverserSite, prod: Repository) -> None:
     site.follow_maps()
     site.config_map("prices")
     first = site.start()

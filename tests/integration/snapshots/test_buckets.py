@@ -72,7 +72,7 @@ def filled(site: SnapshotSite) -> SnapshotSite:
     return site
 
 
-def test_snapshots_in_a_bucket_are_taken_listed_restored_and_let_go(
+def test_snapshots_in_a_bucket_are_taken_listed_restored_and_deleted(
     storage: BucketStorage, tmp_path: Path
 ) -> None:
     site = filled(SnapshotSite(tmp_path, storage))
@@ -201,7 +201,7 @@ def test_a_bucket_that_is_away_is_tried_again_and_nothing_is_lost(s3: S3, s3_sit
     assert s3_site.restored(second.id) == s3_site.files()
 
 
-def test_wrong_credentials_and_a_missing_bucket_are_told_without_the_key(
+def test_wrong_credentials_and_a_missing_bucket_are_reported_without_the_key(
     s3: S3, gcs: Gcs, tmp_path: Path
 ) -> None:
     wrong = s3.credentials | {"secretAccessKey": Secret("wrong-and-hidden")}
@@ -227,9 +227,7 @@ def test_wrong_credentials_and_a_missing_bucket_are_told_without_the_key(
     assert gcs.objects == {}
 
 
-def test_what_a_crash_left_goes_when_it_is_old_enough_to_be_nobodys(
-    s3: S3, prefix: str, s3_site: SnapshotSite
-) -> None:
+def test_leftovers_of_a_crash_go_when_they_are_old_enough(s3: S3, prefix: str, s3_site: SnapshotSite) -> None:
     left = "site-20200101-000000.pack"
     s3_site.storage.put(left, [b"left"])
     s3_site.take()

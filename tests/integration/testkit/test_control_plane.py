@@ -58,14 +58,14 @@ def test_every_user_has_an_identity_of_its_own(control_plane: ClusterAccess, use
     assert f"Username    {user}\n" in control_plane.kubectl("auth", "whoami", user=user).stdout
 
 
-def test_a_token_that_nobody_has_is_refused(control_plane: ClusterAccess) -> None:
+def test_an_unknown_token_is_refused(control_plane: ClusterAccess) -> None:
     stranger = ClusterAccess(
         control_plane.folder, control_plane.url, {"x": "guessed"}, control_plane.binaries
     )
     assert stranger.request("GET", "/api", user="x").status == 401
 
 
-def test_a_kubeconfig_stands_in_the_namespace_it_was_asked_for(
+def test_a_kubeconfig_has_the_namespace_it_was_asked_for(
     control_plane: ClusterAccess, namespace: str, admin_kubeconfig: Path
 ) -> None:
     control_plane.kubectl(f"--kubeconfig={admin_kubeconfig}", "create", "configmap", "here")

@@ -230,7 +230,7 @@ def test_the_real_kubectl_works_through_the_http_proxy(
     assert len(http_fault_proxy.seen("/configmaps", method="POST")) == 1
 
 
-async def test_answers_in_place_of_the_server_as_often_as_told(
+async def test_answers_in_place_of_the_server_as_often_as_configured(
     api: aiohttp.ClientSession, plain_proxy: HttpFaultProxy, namespace: str
 ) -> None:
     plain_proxy.arm(AnsweredFault(410, b"too old"), "watch=1")

@@ -229,6 +229,6 @@ def test_a_key_opens_repositories_and_no_shell(git_ssh: GitSshServer) -> None:
     assert b"uid=" not in done.stdout
 
 
-def test_a_machine_without_sshd_is_told_the_package(tmp_path: Path) -> None:
+def test_a_machine_without_sshd_gets_the_name_of_the_package(tmp_path: Path) -> None:
     with pytest.raises(Misconfigured, match="install the package openssh-server"):
         find_sshd([str(tmp_path)])

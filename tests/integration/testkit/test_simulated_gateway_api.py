@@ -81,7 +81,7 @@ def test_some_know_status_only(gateway: SimulatedGateway) -> None:
     assert get(gateway, f"{V1}/status").object()["ignitionVersion"] == "8.3.7 (b2026010100)"
 
 
-def test_one_that_nobody_commissioned_sends_everybody_away(gateway: SimulatedGateway) -> None:
+def test_a_gateway_that_was_not_commissioned_redirects_every_request(gateway: SimulatedGateway) -> None:
     gateway.settings.commissioned = False
     assert get(gateway, f"{V1}/gateway-info").status == 302
     assert ask(gateway.url, "GET", "/StatusPing").status == 200
@@ -174,7 +174,7 @@ def test_each_generation_of_paths_can_be_had(
     assert get(gateway, f"{V1}/scan/projects").status == 200, "what both have"
 
 
-def test_the_papers_know_sessions_by_other_names(gateway: SimulatedGateway) -> None:
+def test_the_specification_knows_sessions_by_other_names(gateway: SimulatedGateway) -> None:
     gateway.settings.paths = Paths.PAPERS
     gateway.open_designer(Designer("d1", "anna", "filler"))
     gateway.open_session(PerspectiveBrowser("b1", "otto", "filler"))

@@ -194,7 +194,7 @@ def test_random_scans_find_nothing_wrong_with_a_good_writer(gateway: SimulatedGa
     assert gateway.scanned.unknown(known) == []
 
 
-def test_what_no_version_ever_was_is_told(gateway: SimulatedGateway, data: Path) -> None:
+def test_content_of_no_version_is_reported(gateway: SimulatedGateway, data: Path) -> None:
     """Half a script parses as well as a whole one; only who knows all versions can tell."""
     history = [tree(data)]
     assert gateway.scanned.unknown(history) == []
@@ -221,7 +221,9 @@ def test_random_scans_disregard_the_lock_and_do_not_give_it_back(
     assert gateway.locked(ScanLockKind.PROJECTS), "nor does a scan for a reason of its own"
 
 
-def test_a_signature_that_does_not_fit_is_mended_as_external(gateway: SimulatedGateway, data: Path) -> None:
+def test_a_signature_that_does_not_fit_is_rewritten_as_external(
+    gateway: SimulatedGateway, data: Path
+) -> None:
     before = (data / VIEW / "resource.json").read_bytes()
     place(data / VIEW, {"view.json": view("One")["view.json"].replace("\n", "\r\n")})
     scan(gateway)
@@ -243,7 +245,7 @@ def test_a_resource_without_a_signature_gets_one(gateway: SimulatedGateway, data
     assert said["attributes"]["lastModification"]["actor"] == "external"
 
 
-def test_a_signature_is_not_mended_where_it_was_switched_off_or_the_file_is_half(
+def test_a_signature_is_not_rewritten_where_it_was_switched_off_or_the_file_is_half(
     gateway: SimulatedGateway, data: Path
 ) -> None:
     external = data / "config/resources/external/ignition/database-connection/main"

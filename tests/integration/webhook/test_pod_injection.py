@@ -124,7 +124,9 @@ def test_pods_that_do_not_ask_and_dry_runs_leave_no_trace(serving: Admission) ->
 
 
 @pytest.mark.smoke
-def test_what_is_refused_is_admitted_unchanged_and_told_to_everybody(serving: Admission) -> None:
+def test_a_refused_pod_is_admitted_unchanged_and_the_refusal_is_reported_everywhere(
+    serving: Admission,
+) -> None:
     lonely = pod()
     lonely["metadata"]["ownerReferences"] = [
         {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "filler", "uid": "1-2-3", "controller": True}
@@ -201,7 +203,7 @@ def test_a_pod_without_a_name_and_with_names_like_ours_is_taken(serving: Admissi
     assert "duplicate port name" not in told, "a Service would find the agent where it means the gateway"
 
 
-def test_agents_run_the_image_of_the_webhook_unless_somebody_says_otherwise(admission: Admission) -> None:
+def test_agents_run_the_image_of_the_webhook_unless_configured_otherwise(admission: Admission) -> None:
     own = {"name": "webhook", "image": "registry.test/operator@sha256:" + "a" * 64}
     other = {"name": "proxy", "image": "registry.test/proxy:1"}
     itself = {
@@ -284,7 +286,7 @@ def test_trust_comes_back_when_an_upgrade_or_a_person_takes_it_away(admission: A
     eventually(lambda: admission.bundles("mutating") == before, 30, admission.tail)
 
 
-def test_a_secret_that_somebody_deletes_comes_back_as_it_was(serving: Admission) -> None:
+def test_a_deleted_secret_comes_back_as_it_was(serving: Admission) -> None:
     path = f"/api/v1/namespaces/{serving.namespace}/secrets/{SECRET}"
     before: Any = serving.cluster.request("GET", path).json()
     assert serving.cluster.request("DELETE", path).status == 200
@@ -298,7 +300,7 @@ def test_a_secret_that_somebody_deletes_comes_back_as_it_was(serving: Admission)
     eventually(lambda: after().get("data") == before["data"], 30, serving.tail)
 
 
-def test_the_papers_spelling_and_the_papers_certificates(
+def test_the_spelling_and_the_certificates_of_the_specification(
     kinds: ClusterAccess, namespace: str, admission: Admission, tmp_path: Path
 ) -> None:
     """`controller --mode=webhook` with files that cert-manager would mount; renewed while it runs."""

@@ -160,7 +160,7 @@ def test_destinations_that_overlap_are_refused(desk: Desk) -> None:
     assert "Error" not in told
 
 
-def test_it_is_not_told_what_destinations_another_namespace_has(desk: Desk) -> None:
+def test_a_refusal_does_not_name_destinations_of_another_namespace(desk: Desk) -> None:
     absent = {"name": "mirror", "namespace": "default"}
     told = desk.apply("WatchRule", "all", destinationRef=absent, rules=[{"resources": ["configmaps"]}])
     assert "Warning: DestinationPolicyDenied: GitDestination default/mirror does not allow" in told
@@ -169,7 +169,7 @@ def test_it_is_not_told_what_destinations_another_namespace_has(desk: Desk) -> N
 
 
 @pytest.mark.smoke
-def test_nobody_approves_in_anothers_name(desk: Desk) -> None:
+def test_no_user_approves_in_the_name_of_another(desk: Desk) -> None:
     desk.allow("alice", "carol")
     desk.apply("Stoker", "plant", git=GIT, approval={"required": True, "teams": ["developers", "owners"]})
     at = "stoker.io/approved-at=2026-03-02T08:15:00Z"

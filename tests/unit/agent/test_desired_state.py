@@ -192,7 +192,7 @@ def test_the_policy_for_binaries_reaches_the_pass() -> None:
     assert decided(spec={"ignition": {"binaryPolicy": "refuse"}}).job.binaries is BinaryPolicy.REFUSE
 
 
-def test_a_keeper_stays_while_only_the_commit_and_the_approvals_change() -> None:
+def test_the_sync_object_stays_while_only_the_commit_and_the_approvals_change() -> None:
     kept = decided().keeper_key
     assert decided(replace(SAID, commit=SECOND, trigger="webhook"), approved_plan="a" * 64).keeper_key == kept
     assert decided(exclude_patterns="*.tmp").keeper_key != kept
@@ -202,7 +202,7 @@ def test_a_keeper_stays_while_only_the_commit_and_the_approvals_change() -> None
 NIGHTLY = {"maintenanceWindows": [{"cron": "0 2 * * *", "duration": "1h"}]}
 
 
-def test_a_change_waits_for_its_window_and_a_way_back_does_not() -> None:
+def test_a_change_waits_for_its_window_and_a_rollback_does_not() -> None:
     said = decided(spec=NIGHTLY)
     noon = datetime(2026, 11, 16, 12, tzinfo=UTC)
     waits = said.waits(noon)
@@ -220,7 +220,7 @@ def test_a_window_that_cannot_be_is_refused_when_it_is_read(cron: str) -> None:
     assert "maintenanceWindows" in refused(spec=windows).message
 
 
-def test_gates_and_ignored_drift_are_part_of_what_a_keeper_is_made_of() -> None:
+def test_gates_and_ignored_drift_are_part_of_the_key_of_the_sync_object() -> None:
     kept = decided(spec={}).keeper_key
     asked = {"validation": {"webhook": {"url": "https://validate.example.test/"}}}
     assert decided(spec=asked).keeper_key != kept

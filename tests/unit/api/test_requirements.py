@@ -83,7 +83,7 @@ def test_a_field_is_what_was_asked_for(requirement: str) -> None:
         assert default == (more[0] if more and not required else "null"), path
 
 
-def test_an_agent_gets_its_share_of_cpu_and_memory_where_nobody_says_otherwise() -> None:
+def test_an_agent_gets_its_share_of_cpu_and_memory_by_default() -> None:
     filled: Any = with_defaults("IgnitionSync", {"git": {"repo": "file:///a", "ref": "main"}})
     assert filled["agent"]["resources"] == {
         "requests": {"cpu": "50m", "memory": "64Mi"},

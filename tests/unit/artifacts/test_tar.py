@@ -43,7 +43,7 @@ def test_regular_files_come_out_whatever_way_they_are_packed(tmp_path: Path) -> 
         assert unpacked(tmp_path, gzip.compress(out.getvalue())) == files
 
 
-def test_files_that_nobody_takes_are_passed_over(tmp_path: Path) -> None:
+def test_files_that_are_not_read_are_passed_over(tmp_path: Path) -> None:
     path = tmp_path / "archive"
     path.write_bytes(tar({"a": b"1" * 1000, "b": b"2" * 1000}))
     assert [
@@ -135,7 +135,7 @@ def test_folders_that_files_need_are_counted_and_cost_little(tmp_path: Path) -> 
         tracemalloc.stop()
 
 
-def test_reading_ends_when_nobody_waits_or_when_it_takes_too_long(tmp_path: Path) -> None:
+def test_reading_ends_when_it_is_stopped_or_takes_too_long(tmp_path: Path) -> None:
     path = tmp_path / "archive"
     path.write_bytes(tar({"a": b"1"}, *(special(f"{number}/", tarfile.DIRTYPE) for number in range(20))))
     reading = ArtifactReadBudget(TITLE, ArtifactLimits())

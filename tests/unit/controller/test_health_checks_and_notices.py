@@ -36,7 +36,7 @@ def service() -> Iterator[StubHttpService]:
         yield made
 
 
-async def test_an_errand_is_run_once_and_brings_the_resource_back() -> None:
+async def test_a_task_is_run_once_and_enqueues_the_resource() -> None:
     ran: list[str] = []
     found: list[ResourceKey] = []
     gate = asyncio.Event()
@@ -128,7 +128,7 @@ async def test_the_check_that_decides_has_ten_seconds_for_a_200(service: StubHtt
     assert len(service.asked) == 10
 
 
-async def test_who_is_to_approve_is_told_until_somebody_takes_it(service: StubHttpService) -> None:
+async def test_a_requested_approval_is_notified_until_a_target_accepts_it(service: StubHttpService) -> None:
     clock = ManualClock()
     said: list[tuple[bool, Reason, str]] = []
     announcer = ApprovalNotifier(clock, lambda key, *what: said.append(what))

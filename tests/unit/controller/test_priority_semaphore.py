@@ -29,7 +29,7 @@ async def _step() -> None:
         await asyncio.sleep(0)
 
 
-async def test_the_hurried_overtake_those_who_wait_and_nobody_who_has_a_place() -> None:
+async def test_an_urgent_waiter_overtakes_other_waiters_and_no_holder() -> None:
     crowd = Crowd(PrioritySemaphore(2))
     tasks = [crowd.send(name) for name in ("a", "b", "c", "d")]
     await _step()

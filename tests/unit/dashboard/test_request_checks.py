@@ -117,7 +117,7 @@ def test_a_body_that_unpacks_to_more_than_it_is_is_not_taken(coding: str) -> Non
     check_json({"Content-Type": "application/json", "Content-Encoding": "Identity"})
 
 
-def test_nothing_is_said_behind_a_question_mark() -> None:
+def test_no_query_parameters_are_accepted() -> None:
     for path, query in (
         ("/", "token=x"),
         ("/", "Access_TOKEN=x"),

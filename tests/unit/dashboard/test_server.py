@@ -64,7 +64,7 @@ async def test_a_stranger_sees_the_page_and_nothing_else(house: ServedDashboard)
     assert house.hands.orders == []
 
 
-async def test_who_signs_in_sees_the_picture_in_the_documented_shape(house: ServedDashboard) -> None:
+async def test_a_signed_in_user_sees_the_view_in_the_documented_shape(house: ServedDashboard) -> None:
     visit = await house.visit(EDITOR)
     session = (await visit.get("/api/session")).json
     assert session["signedIn"] is True
@@ -139,7 +139,7 @@ async def test_a_refusal_is_a_status_and_a_sentence(
     assert said.json["error"]
 
 
-async def test_a_mistake_of_ours_tells_nothing(
+async def test_an_internal_error_shows_no_details(
     house: ServedDashboard, capsys: pytest.CaptureFixture[str]
 ) -> None:
     visit = await house.visit(EDITOR)
@@ -242,7 +242,7 @@ async def test_a_stream_begins_with_the_picture_and_goes_on_with_changes(house: 
         assert (stopped["active"], stopped["may"]) == (True, True)
 
 
-async def test_a_stream_says_goodbye_when_its_session_ends(house: ServedDashboard) -> None:
+async def test_a_stream_ends_with_a_last_event_when_its_session_ends(house: ServedDashboard) -> None:
     visit = await house.visit(EDITOR)
     async with visit.events() as events:
         await anext(events)
@@ -385,7 +385,7 @@ async def test_however_many_pages_a_browser_opens_an_order_leaves_it(house: Serv
     await eventually_async(lambda: house.dashboard.streams.open == 0)
 
 
-async def test_who_sees_the_same_shares_what_is_sent_and_keeps_their_name(house: ServedDashboard) -> None:
+async def test_users_with_equal_rights_share_what_is_sent_and_keep_their_names(house: ServedDashboard) -> None:
     made = {"picture": 0, "changes": 0}
     picture, changes = house.scene.picture, house.scene.changes
 
@@ -448,7 +448,7 @@ async def test_it_is_served_by_tls_from_a_folder(tmp_path: Path) -> None:
             assert "Secure" in said.headers["Set-Cookie"]
 
 
-async def test_a_port_that_is_taken_is_told(house: ServedDashboard) -> None:
+async def test_a_port_that_is_taken_is_reported(house: ServedDashboard) -> None:
     settings = DashboardOptions(address=f"127.0.0.1:{house.dashboard.port}")
     with pytest.raises(Misconfigured, match="for the dashboard"):
         async with DashboardServer(house.scene, house, house.gate, settings=settings):
@@ -487,7 +487,7 @@ async def test_without_the_csrf_token_nothing_is_done(house: ServedDashboard) ->
     assert (await visit.get("/api/picture")).status == 200
 
 
-async def test_it_counts_who_comes_in_and_what_they_ask_for() -> None:
+async def test_it_counts_sign_ins_and_requests() -> None:
     metrics = Metrics()
     async with ServedDashboard(meter=DashboardMetrics(metrics)) as house:
         visit = await house.visit(EDITOR)

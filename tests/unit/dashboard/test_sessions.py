@@ -99,7 +99,7 @@ async def test_none_lasts_for_ever_however_it_is_used(
     assert sessions.find(secret) is None
 
 
-async def test_what_is_over_is_not_kept_until_somebody_asks_for_it(
+async def test_expired_sessions_are_removed_without_a_request(
     sessions: DashboardSessions, clock: ManualClock
 ) -> None:
     _, old = sessions.begin(visitor("old"))
@@ -216,7 +216,7 @@ async def test_a_refusal_that_is_not_about_the_token_ends_nothing(
     assert await sessions.sight(session) == ALL
 
 
-async def test_what_was_known_holds_for_a_while_where_nobody_can_be_asked(
+async def test_known_permissions_hold_for_a_while_during_an_outage(
     sessions: DashboardSessions, gate: Gate, clock: ManualClock
 ) -> None:
     await clock.advance(PERMISSION_TTL_SECONDS)

@@ -39,7 +39,7 @@ async def test_the_session_lives_in_a_strict_cookie_and_ends_with_it(house: Serv
     assert len(house.dashboard.sessions) == 0
 
 
-async def test_the_cookie_is_for_tls_alone_where_a_proxy_speaks_it(house: ServedDashboard) -> None:
+async def test_the_cookie_is_for_tls_alone_where_a_proxy_terminates_it(house: ServedDashboard) -> None:
     visit = await house.visit()
     said = await visit.sign_in(EDITOR, X_Forwarded_Proto="https")
     assert "Secure" in said.headers["Set-Cookie"]

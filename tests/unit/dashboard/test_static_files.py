@@ -53,7 +53,7 @@ def test_an_etag_is_found_among_others() -> None:
     assert not etag_matches('"a"', "")
 
 
-def test_an_installation_without_a_page_is_told(tmp_path: Path) -> None:
+def test_an_installation_without_a_page_is_reported(tmp_path: Path) -> None:
     with pytest.raises(Misconfigured, match="no page"):
         StaticFiles(tmp_path)
 

@@ -7,7 +7,7 @@ import asyncio
 from stoker.dashboard.versioned_store import ChangedIds, ChangeLog
 
 
-def test_only_what_changed_since_is_told_in_its_order() -> None:
+def test_only_changes_since_a_version_are_sent_in_their_order() -> None:
     values: ChangeLog[int] = ChangeLog()
     values.set("a", 1)
     values.set("b", 1)
@@ -68,7 +68,7 @@ def test_a_number_that_was_never_given_takes_everything() -> None:
     assert values.since(values.version + 1) is None
 
 
-async def test_whoever_waits_is_woken_by_the_next_change_and_nobody_else() -> None:
+async def test_a_waiter_is_woken_by_the_next_change_and_no_other() -> None:
     values: ChangeLog[int] = ChangeLog()
     waiting = [asyncio.create_task(values.changed(values.version)) for _ in range(3)]
     later = asyncio.create_task(values.changed(values.version + 1))

@@ -147,7 +147,7 @@ def test_the_page_and_the_code_know_the_same_exit_codes() -> None:
 
 
 @pytest.mark.parametrize("name", ["efs-sc", "standard-rwx", "azurefile-csi", "NFS", "Longhorn", "Rook-Ceph"])
-def test_the_storage_classes_of_the_papers_are_documented(name: str) -> None:
+def test_the_storage_classes_of_the_specification_are_documented(name: str) -> None:
     assert name in (PAGE.parent / "storage.md").read_text()
 
 

@@ -19,7 +19,7 @@ VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
 
 
 @pytest.mark.parametrize("size", ["10 / 50", "50 / 200", "100 / 500", "500 / 1,000"])
-def test_the_guide_has_a_row_for_each_size_of_the_papers(size: str) -> None:
+def test_the_guide_has_a_row_for_each_specified_size(size: str) -> None:
     assert re.search(rf"^\| up to {size} \|", PAGE, re.MULTILINE)
 
 

@@ -153,7 +153,7 @@ def test_a_page_has_rows_of_its_own_area(page: Path) -> None:
     assert ids == sorted(ids)
 
 
-def test_no_requirement_stands_twice() -> None:
+def test_no_requirement_is_listed_twice() -> None:
     ids = [row.id for page in PAGES for row in rows_of(page)]
     assert {id_ for id_ in ids if ids.count(id_) > 1} == set()
 

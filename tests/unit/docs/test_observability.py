@@ -153,7 +153,7 @@ def test_a_wrong_name_would_be_noticed(text: str, told: str) -> None:
         assert wrong_names(Query("here", text)) == []
 
 
-def test_the_dashboard_of_the_papers_has_its_three_panels() -> None:
+def test_the_specified_dashboard_has_its_three_panels() -> None:
     board = dashboards()["dashboard.json"]
     assert board["title"] == "Ignition Sync Operator"
     panels = {one["title"]: [target["expr"] for target in one["targets"]] for one in board["panels"]}
@@ -165,7 +165,7 @@ def test_the_dashboard_of_the_papers_has_its_three_panels() -> None:
     assert panels["Webhook Received Rate"] == ["rate(ignition_sync_webhook_received_total[5m])"]
 
 
-def test_dashboards_can_be_told_apart_and_ask_for_their_data_source() -> None:
+def test_dashboards_can_be_distinguished_and_ask_for_their_data_source() -> None:
     boards = dashboards()
     assert set(boards) == {"dashboard.json", "fleet.json", "gateway.json", "reverser.json"}
     for key in ("uid", "title"):

@@ -42,7 +42,7 @@ def test_the_documents_that_were_asked_for_are_there(page: str) -> None:
     assert ASKED_FOR[page] in (ROOT / page).read_text()
 
 
-def test_what_is_known_not_to_be_held_is_told() -> None:
+def test_known_gaps_of_the_threat_model_are_documented() -> None:
     assert "**The agent shares its pod's service account**" in (ROOT / "charts/stoker/README.md").read_text()
     held = (ROOT / "docs" / "threat-model.md").read_text().split("## What is not held")[1]
     assert "An agent shares its pod's service account with the gateway" in held

@@ -15,7 +15,7 @@ def test_every_reason_is_explained_once_and_nothing_else_is() -> None:
     assert sorted(explained) == sorted(reason.value for reason in Reason)
 
 
-def test_every_reason_is_said_by_something() -> None:
+def test_every_reason_is_used_by_the_code() -> None:
     """A word that nothing says would stand on the page for nobody, and be looked for in vain."""
     said = {
         name

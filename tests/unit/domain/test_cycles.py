@@ -37,7 +37,7 @@ def test_a_circle_further_on_is_found_and_named_without_the_way_to_it() -> None:
     assert find_cycle("start", waits) == ("y", "z", "y")
 
 
-def test_a_circle_that_cannot_be_reached_is_somebody_elses() -> None:
+def test_a_cycle_that_cannot_be_reached_is_not_reported() -> None:
     assert find_cycle("a", {"a": [], "b": ["c"], "c": ["b"]}) == ()
 
 

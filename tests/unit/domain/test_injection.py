@@ -44,6 +44,6 @@ def test_a_resource_with_a_broken_repository_is_refused() -> None:
         agent_image(ImagePolicy(repository="no such thing"), ImageRef("stoker", "1"))
 
 
-def test_the_minted_token_lies_in_a_secret_of_the_resource() -> None:
+def test_the_minted_token_is_in_a_secret_of_the_resource() -> None:
     assert minted_secret_name(SyncResourceKind.STOKER, "plant") == "stoker-git-token-plant"
     assert minted_secret_name(SyncResourceKind.IGNITION_SYNC, "plant") == "ignition-sync-git-token-plant"

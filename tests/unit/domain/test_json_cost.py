@@ -92,7 +92,7 @@ def test_a_review_is_decoded_without_its_objects() -> None:
     assert peak_of(lambda: read_admission(body)) < 64 << 10
 
 
-def test_marks_inside_of_strings_are_told_apart_only_where_it_matters() -> None:
+def test_marks_inside_of_strings_are_distinguished_only_where_it_matters() -> None:
     csv = json.dumps({"data": {"table": "1,2,3\n" * 10_000, "quoted": '"a\\",[{' * 100}}).encode()
     assert decoded_size(csv, NONE) > 20_000 * VALUE_BYTES
     assert decoded_size(csv, 1 << 20) < NARROW_BYTES * len(csv) + 8 * VALUE_BYTES

@@ -94,7 +94,7 @@ def test_a_zone_that_does_not_exist_is_refused(zone: str) -> None:
         check_window(MaintenanceWindowPolicy("0 2 * * *", HOUR, zone))
 
 
-def test_a_system_without_zones_is_told_what_it_lacks() -> None:
+def test_a_system_without_zones_is_reported_with_what_it_lacks() -> None:
     code = """
 import sys
 sys.modules["tzdata"] = None

@@ -156,7 +156,7 @@ def test_a_password_in_an_address_is_never_shown() -> None:
         "https://host/x.git#hunter2",
     ],
 )
-def test_no_part_of_a_password_in_an_address_is_shown_wherever_it_stands(text: str) -> None:
+def test_no_part_of_a_password_in_an_address_is_shown_wherever_it_is(text: str) -> None:
     with pytest.raises(InvalidValue) as refused:
         RepoUrl(text)
     assert "er2" not in str(refused.value)

@@ -35,7 +35,7 @@ def test_an_address_has_many_spellings(host: str) -> None:
 @pytest.mark.parametrize(
     "url", ["https://git.example.com/a/c", "https://git.example.com:8443/a/b", "https://other.com/a/b"]
 )
-def test_other_repositories_are_told_apart(url: str) -> None:
+def test_other_repositories_are_distinguished(url: str) -> None:
     assert normalize_repository(url) != "git.example.com/a/b"
 
 

@@ -212,7 +212,7 @@ def test_a_name_in_a_folder_whose_own_name_looks_like_a_pattern_is_noticed(folde
 # --- managed and kept places --------------------------------------------------------------------------------
 
 
-def test_a_managed_place_holds_itself_and_what_lies_in_it_and_nothing_beside() -> None:
+def test_a_managed_path_holds_itself_and_what_is_below_it_and_nothing_beside() -> None:
     managed = ManagedPaths.of({"d/", "x/one.json"})
     assert all(managed.hold(path) for path in ("d", "d/a", "d/a/b", "x/one.json"))
     assert not any(managed.hold(path) for path in ("da", "x", "x/two.json", "x/one.json.bak"))
@@ -243,7 +243,7 @@ def test_a_folder_gives_nothing_of_its_neighbours_however_alike_their_names_are(
     assert layout(FileMapping("line1", "d")).map(source).files == {"d/a": version("line1")}
 
 
-def test_beside_names_that_collide_nothing_is_told_to_be_complete() -> None:
+def test_beside_names_that_collide_nothing_is_called_complete() -> None:
     source = tree({"s/r/View": "1", "s/r/view": "2", "s/r/resource.json": "3", "s/q/resource.json": "4"})
     desired = layout(FileMapping("s", "d")).map(source)
     assert desired.incomplete == {"d/r"}

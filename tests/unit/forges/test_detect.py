@@ -54,7 +54,7 @@ def test_public_forges_are_known_by_their_hosts(address: str, kind: ForgeKind | 
 
 
 @pytest.mark.parametrize(("kind", "repo", "url", "api", "project"), PLACES)
-def test_the_api_is_at_the_repositorys_host_or_where_it_was_said(
+def test_the_api_is_at_the_repositorys_host_or_where_it_was_configured(
     kind: ForgeKind, repo: str, url: str, api: str, project: str
 ) -> None:
     place = forge_place(RepoUrl(repo), kind, url)

@@ -224,7 +224,9 @@ def test_a_file_that_was_replaced_at_once_by_another_is_ours_as_we_wrote_it(disk
 
 
 @pytest.mark.parametrize("somebody", ["a folder", "a full folder"])
-def test_a_folder_that_somebody_made_meanwhile_is_filled_file_by_file(disk: Disk, somebody: str) -> None:
+def test_a_folder_that_another_process_made_meanwhile_is_filled_file_by_file(
+    disk: Disk, somebody: str
+) -> None:
     names = ("code.py", "resource.json", "sub/x")
     writes = tuple(disk.write(f"d/new/{name}", name.encode()) for name in names)
 
@@ -243,7 +245,7 @@ def test_a_folder_that_somebody_made_meanwhile_is_filled_file_by_file(disk: Disk
     assert (disk.place / "d/new/theirs").exists() == (somebody == "a full folder")
 
 
-def test_a_folder_that_somebody_fills_at_the_last_moment_loses_nothing(disk: Disk) -> None:
+def test_a_folder_that_another_process_fills_at_the_last_moment_loses_nothing(disk: Disk) -> None:
     def make() -> None:
         (disk.place / "d").mkdir()
         (disk.place / "d/theirs").write_text("untouched")
@@ -351,7 +353,7 @@ def test_only_the_mode_changes(disk: Disk) -> None:
     assert disk.ledger.version("d/a") == version
 
 
-def test_a_mode_of_ours_is_intended_so_that_a_kill_makes_it_nobodys_edit(disk: Disk) -> None:
+def test_a_mode_of_ours_is_intended_so_that_a_kill_does_not_make_it_an_edit(disk: Disk) -> None:
     disk.apply(SyncPlan(writes=(disk.write("d/a", b"1"),)))
     version = FileVersion(blob_of(b"1"), executable=True)
     seen: list[Ledger] = []
@@ -472,7 +474,7 @@ def test_one_file_that_fails_is_reported_others_go_on_and_nothing_is_deleted(dis
     assert disk.ledger.kept == {"d/k"}
 
 
-def test_what_was_added_and_what_was_modified_is_told_apart_from_what_failed(disk: Disk) -> None:
+def test_added_and_modified_files_are_distinguished_from_failed_ones(disk: Disk) -> None:
     disk.apply(SyncPlan(writes=(disk.write("d/a", b"1"), disk.write("d/b", b"1"))))
     (disk.place / "d/b").unlink()
     (disk.place / "d/b").symlink_to("a")
@@ -868,7 +870,7 @@ def test_a_small_change_beside_a_large_ledger_writes_little_more_than_itself(dis
         assert written_bytes() == before
 
 
-def test_progress_is_told(disk: Disk) -> None:
+def test_progress_is_reported(disk: Disk) -> None:
     told: list[tuple[str, int, int]] = []
     (disk.place / "d").mkdir()
     plan = SyncPlan(writes=(disk.write("d/a", b"1"), disk.write("d/b", b"2")))

@@ -157,7 +157,7 @@ def test_what_comes_while_a_folder_is_walked_is_found_by_the_next_walk(
     assert walks.walk(ledger).found.keys() == {"d/p/theirs"}
 
 
-def test_a_walk_that_remembers_stops_when_told(tmp_path: Path, walks: Walks) -> None:
+def test_a_walk_with_clean_folders_stops_when_cancelled(tmp_path: Path, walks: Walks) -> None:
     put(tmp_path / "d/p/ours")
     ledger = remembered(tmp_path, "d/p/ours")
     wait_for_the_clock()

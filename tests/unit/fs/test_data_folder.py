@@ -174,7 +174,7 @@ def test_a_volume_that_cannot_be_flushed_is_an_error() -> None:
         sync_volume(-1)
 
 
-def test_another_volume_below_the_data_folder_is_said_so() -> None:
+def test_another_volume_below_the_data_folder_is_reported() -> None:
     assert (
         os_error_reason(OSError(errno.EXDEV, os.strerror(errno.EXDEV)))
         == "is on another volume than the data folder"

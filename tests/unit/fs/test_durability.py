@@ -197,7 +197,7 @@ def test_what_made_room_and_what_came_in_its_place_are_durable(volume: Volume) -
     assert not volume.lost
 
 
-def test_a_folder_that_somebody_takes_away_meanwhile_is_made_again_durably(volume: Volume) -> None:
+def test_a_folder_that_another_process_removes_meanwhile_is_made_again_durably(volume: Volume) -> None:
     place = volume.folder.place / "d/x"
     place.mkdir(parents=True)
     volume.apply(SyncPlan(writes=(volume.write("d/x/a"),)), ready=place.rmdir)

@@ -38,7 +38,7 @@ def test_the_umask_takes_from_files_what_it_says() -> None:
     assert [FileRules(umask=0o027).mode(mode) for mode in (0o644, 0o755)] == [0o640, 0o750]
 
 
-def test_the_owner_that_nobody_named_is_the_data_folders_if_we_may_give_files_away(tmp_path: Path) -> None:
+def test_the_default_owner_is_the_data_folders_if_we_may_give_files_away(tmp_path: Path) -> None:
     fd = os.open(tmp_path, os.O_RDONLY)
     found = os.fstat(fd)
     mine = (found.st_uid, found.st_gid) if os.geteuid() == 0 else None

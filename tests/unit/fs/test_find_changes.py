@@ -195,7 +195,7 @@ def test_symlinks_and_special_files_are_seen_and_not_followed(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("walk", [True, False])
-def test_what_is_above_a_managed_folder_and_no_folder_stands_in_the_way(tmp_path: Path, walk: bool) -> None:
+def test_a_file_above_a_managed_folder_is_in_the_way(tmp_path: Path, walk: bool) -> None:
     put(tmp_path / "outside/P/x", "1")
     (tmp_path / "projects").symlink_to(tmp_path / "outside")
     put(tmp_path / "file", "1")
@@ -206,7 +206,7 @@ def test_what_is_above_a_managed_folder_and_no_folder_stands_in_the_way(tmp_path
     assert kinds(live) == {"projects": "SYMLINK", "projects/P/x": None, "file": "FILE"}
 
 
-def test_a_file_of_ours_that_stands_in_the_way_is_no_difference(tmp_path: Path) -> None:
+def test_a_file_of_ours_that_is_in_the_way_is_no_difference(tmp_path: Path) -> None:
     put(tmp_path / "projects", "1")
     ledger = remembered(tmp_path, "projects")
     for walk in (True, False):
@@ -361,7 +361,7 @@ def test_an_empty_volume_has_nothing(tmp_path: Path) -> None:
     assert scanned(tmp_path, "d/a", walk=False).found == {}
 
 
-def test_it_stops_when_told(tmp_path: Path) -> None:
+def test_it_stops_when_cancelled(tmp_path: Path) -> None:
     put(tmp_path / "d/e/f", "1")
     with DataFolder.opened(tmp_path) as folder, pytest.raises(SyncStopped):
         scan_folder(folder, Ledger(), managed_folders=["d"], stopped=lambda: True)

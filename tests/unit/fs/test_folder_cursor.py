@@ -13,7 +13,7 @@ from stoker.fs.folder_cursor import DirWalk
 from stoker_testkit.open_files import open_below
 
 
-def test_the_way_is_kept_open_and_let_go_in_the_end(tmp_path: Path) -> None:
+def test_open_folders_are_kept_and_closed_in_the_end(tmp_path: Path) -> None:
     (tmp_path / "a/b/c").mkdir(parents=True)
     (tmp_path / "a/d").mkdir()
     with DataFolder.opened(tmp_path) as folder:
@@ -30,7 +30,7 @@ def test_the_way_is_kept_open_and_let_go_in_the_end(tmp_path: Path) -> None:
         assert open_below(tmp_path) == before
 
 
-def test_where_it_ended_can_be_told_and_it_goes_on_from_there(tmp_path: Path) -> None:
+def test_the_blocking_path_is_reported_and_the_walk_goes_on_from_there(tmp_path: Path) -> None:
     (tmp_path / "a/b").mkdir(parents=True)
     (tmp_path / "a/file").touch()
     with DataFolder.opened(tmp_path) as folder, DirWalk(folder.fd) as descent:

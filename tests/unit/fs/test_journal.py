@@ -263,7 +263,7 @@ def test_a_later_format_is_named() -> None:
         journal.decode_base(_base(b"whatever comes then", version=3))
 
 
-def test_only_facts_that_changed_are_told() -> None:
+def test_only_facts_that_changed_are_recorded() -> None:
     known = LedgerFacts(commit="a", folders=frozenset({"d", "e"}), given=frozenset({"0:d/ 1"}))
     after = replace(known, commit="b", kept=frozenset({"d/x"}))
     assert journal.plain_facts(after, known) == {"commit": "b", "kept": ["d/x"]}

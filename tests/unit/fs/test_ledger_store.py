@@ -115,7 +115,7 @@ def test_the_files_of_a_ledger_go_on_with_the_book(folder: DataFolder, book: Led
     assert book.ledger.files is before.files
 
 
-def test_an_intention_stands_until_it_is_settled(folder: DataFolder, book: LedgerStore) -> None:
+def test_an_intention_is_kept_until_it_is_settled(folder: DataFolder, book: LedgerStore) -> None:
     after = LedgerFacts(commit="new", mappings=frozenset({"t -> e"}), folders=frozenset({"e"}))
     book.intend(folder, records(e__a=ONE, e__b=RUN), after)
     ledger = known(folder)

@@ -56,7 +56,7 @@ def test_what_a_killed_process_left_is_removed_and_what_is_in_use_stays(tmp_path
     assert not folder.exists()
 
 
-def test_a_program_of_ours_is_put_right_when_somebody_changed_it(tmp_path: Path) -> None:
+def test_a_changed_program_of_ours_is_restored(tmp_path: Path) -> None:
     path = tmp_path / "helper"
     for _ in range(2):
         assert install_script(path, b"#!/bin/sh\n").read_bytes() == b"#!/bin/sh\n"

@@ -44,7 +44,7 @@ async def test_more_than_there_is_cannot_be_held() -> None:
 @given(
     st.lists(st.tuples(st.integers(0, 10), st.integers(0, 5), st.one_of(st.none(), st.integers(0, 6)))),
 )
-def test_whoever_comes_and_goes_the_budget_holds_and_ends_empty(
+def test_whichever_requests_come_and_go_the_budget_holds_and_ends_empty(
     requests: list[tuple[int, int, int | None]],
 ) -> None:
     async def play() -> None:

@@ -22,7 +22,7 @@ def fails(limiter: FailureRateLimiter, source: str, times: int, lane: RateLimitL
     return sum(limiter.admit(source, lane) == 0 for _ in range(times))
 
 
-def test_a_source_that_fails_too_often_is_told_when_to_come_back() -> None:
+def test_a_source_that_fails_too_often_gets_a_retry_after() -> None:
     limiter = FailureRateLimiter(100, 1000, ManualClock())
     assert fails(limiter, "a", 150) == 100
     assert limiter.admit("a", PROOF) == pytest.approx(0.6)
@@ -122,7 +122,7 @@ def test_a_proxy_is_believed_only_where_it_is_trusted(peer: str | None, forwarde
     assert caller_address(peer, forwarded, TRUSTED) == source
 
 
-def test_without_trusted_proxies_nobody_is_believed_about_another_address() -> None:
+def test_without_trusted_proxies_no_forwarded_address_is_accepted() -> None:
     assert caller_address("10.1.2.3", "198.51.100.1", ()) == "10.1.2.3"
 
 

@@ -60,7 +60,7 @@ def test_every_forge_is_believed_that_knows_the_secret(headers: dict[str, str]) 
         {"X-Hub-Signature-256": "\udcff"},
     ],
 )
-def test_nobody_else_is(headers: dict[str, str]) -> None:
+def test_a_caller_without_the_secret_is_not_authentic(headers: dict[str, str]) -> None:
     assert not is_authentic(headers, BODY, SECRET)
 
 
@@ -84,7 +84,7 @@ def test_each_way_to_know_a_secret_is_its_own() -> None:
         ({"Authorization": "Basic x"}, True),
     ],
 )
-def test_a_request_without_any_proof_is_told_before_its_body_is_read(
+def test_a_request_without_any_signature_is_recognized_before_its_body_is_read(
     headers: dict[str, str], claims: bool
 ) -> None:
     assert has_credentials(headers) is claims
@@ -115,5 +115,5 @@ async def test_what_fits_is_taken_whole(size: int) -> None:
 @pytest.mark.parametrize(
     "headers", [{}, {"X-Hub-Signature-256": f"sha256={signature(key=b'')}"}, {"Authorization": "Bearer "}]
 )
-def test_an_empty_secret_is_known_to_nobody(headers: dict[str, str]) -> None:
+def test_an_empty_secret_matches_no_caller(headers: dict[str, str]) -> None:
     assert not is_authentic(headers, BODY, Secret(""))

@@ -200,7 +200,7 @@ def test_a_repository_of_another_namespace_is_refused_until_its_owner_allows_it(
     assert arrange_destinations(DeclaredConfig([config(allowedNamespaces=["bakery"])], [far])).refused
 
 
-def test_it_is_not_told_whether_a_repository_of_another_namespace_exists() -> None:
+def test_the_status_does_not_reveal_whether_a_repository_of_another_namespace_exists() -> None:
     far = destination("far", "shop", baseFolder="x", repoRef={"name": "repo", "namespace": "system"})
     (there,) = arrange_destinations(DeclaredConfig([config()], [far])).refused.values()
     (missing,) = arrange_destinations(DeclaredConfig([], [far])).refused.values()

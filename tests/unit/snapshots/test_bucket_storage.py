@@ -83,7 +83,7 @@ def test_an_endpoint_is_a_plain_address(make: Make, endpoint: str) -> None:
     assert "hush" not in caught.value.message
 
 
-def test_where_it_lies_is_told_with_prefix_and_gateway() -> None:
+def test_the_location_has_the_prefix_and_the_gateway() -> None:
     assert bucket_storage.s3_storage(
         SnapshotBucketPolicy("plant", key_prefix="a/b/"), "Line 1", KEYS
     ).where.startswith("s3://plant/a/b/Line_1-")

@@ -161,7 +161,7 @@ def test_a_large_content_is_never_handed_on_as_a_whole_when_it_is_not(tmp_path: 
             site.restored(ID)
 
 
-def test_one_that_cannot_be_read_takes_nobodys_place_and_its_pack_stays(site: SnapshotSite) -> None:
+def test_an_unreadable_snapshot_takes_no_other_place_and_its_pack_stays(site: SnapshotSite) -> None:
     others = []
     for number in range(4):
         site.write("changes", NOISE(500 + number))
@@ -321,7 +321,7 @@ def forged(change: Callable[[dict[str, Any]], object] = lambda head: None, **par
     ],
     ids=range(29),
 )
-def test_bytes_that_nobody_of_us_wrote_are_no_manifest(data: bytes) -> None:
+def test_foreign_bytes_are_no_manifest(data: bytes) -> None:
     with pytest.raises(Stalled, match="is damaged"):
         SealedManifest(ID, data).manifest()
 

@@ -23,7 +23,7 @@ def site(tmp_path: Path) -> SnapshotSite:
     return site
 
 
-def test_nobody_else_can_read_a_snapshot(site: SnapshotSite) -> None:
+def test_no_other_user_can_read_a_snapshot(site: SnapshotSite) -> None:
     os.umask(os.umask(0))
     site.take()
     assert site.store.stat().st_mode & 0o7777 == 0o700
@@ -55,7 +55,7 @@ def test_a_symlink_among_the_objects_is_none_of_them(site: SnapshotSite, tmp_pat
         site.snapshots.open(taken.id)
 
 
-def test_a_pipe_or_a_folder_in_the_place_of_an_object_stops_nobody(site: SnapshotSite) -> None:
+def test_a_pipe_or_a_folder_in_the_place_of_an_object_stops_no_operation(site: SnapshotSite) -> None:
     taken = site.take()
     (site.store / f"{taken.id}.pack").unlink()
     os.mkfifo(site.store / f"{taken.id}.pack")

@@ -340,7 +340,7 @@ def test_a_file_that_changes_while_it_is_read_is_read_again(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("paths", [["../x"], ["a\\b"], [".sync-state/lock"], ["a", "a/b"]])
-def test_what_nobody_could_read_again_is_not_written(site: SnapshotSite, paths: list[str]) -> None:
+def test_a_snapshot_with_unreadable_paths_is_not_written(site: SnapshotSite, paths: list[str]) -> None:
     def open_file(path: str) -> int:
         return os.open(site.data / "run.sh", os.O_RDONLY)
 
@@ -365,7 +365,7 @@ def test_asked_to_end_it_leaves_nothing(site: SnapshotSite) -> None:
     assert names(site) == set()
 
 
-def test_a_snapshot_that_is_not_there_is_said_so(site: SnapshotSite) -> None:
+def test_a_missing_snapshot_is_reported(site: SnapshotSite) -> None:
     site.take()
     for wanted in (
         "site-20250101-000000",

@@ -171,7 +171,7 @@ def test_no_line_has_more_bytes_than_a_collector_takes(letter: str, log_format: 
     assert len(line.encode()) <= logs.MAX_LINE + len("  [tests.logs]")
 
 
-def test_a_line_that_is_still_too_long_keeps_who_said_what(stream: io.StringIO) -> None:
+def test_a_line_that_is_still_too_long_keeps_its_event_and_pass_id(stream: io.StringIO) -> None:
     with logs.bind_pass() as mine:
         log.info("huge", **{f"key{i}": "y" * 8000 for i in range(100)})
     event = only(stream)

@@ -51,7 +51,7 @@ def test_names_are_exported_as_declared() -> None:
     }
 
 
-def test_a_prefix_stands_before_every_name() -> None:
+def test_a_prefix_is_before_every_name() -> None:
     metrics = Metrics(prefix="gitops_reverser")
     metrics.counter("commits_total", "Commits.", ("repo", "branch")).inc(repo="site", branch="main")
     metrics.collect_from(lambda: [MetricReading("depth", "Depth.", 3, {"queue": "q"})])

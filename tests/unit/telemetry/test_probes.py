@@ -235,7 +235,7 @@ async def test_an_address_of_another_machine_is_named() -> None:
             pass
 
 
-async def test_after_the_stop_nobody_answers() -> None:
+async def test_after_the_stop_no_probe_is_answered() -> None:
     async with serving() as server:
         port = server.health_port
         await ask(port, "/healthz")

@@ -94,7 +94,7 @@ def test_no_event_text_and_no_foreign_argument_shows_a_secret(log_format: logs.L
 
 
 @pytest.mark.parametrize("log_format", ["json", "console"])
-def test_no_exception_shows_a_secret_wherever_it_stands_in_the_chain(log_format: logs.LogFormat) -> None:
+def test_no_exception_shows_a_secret_wherever_it_is_in_the_chain(log_format: logs.LogFormat) -> None:
     def fail(address: str) -> None:
         raise OSError(f"cannot reach {address}")
 
@@ -130,7 +130,7 @@ def test_what_is_not_secret_stays_readable() -> None:
     }
 
 
-def test_a_password_that_lies_across_the_cut_is_not_shown_where_masking_made_room_for_it() -> None:
+def test_a_password_across_the_cut_is_not_shown_where_masking_made_room_for_it() -> None:
     key = f"-----BEGIN PRIVATE KEY-----{'k' * 150}-----END PRIVATE KEY-----"
     start = f"{key} https://user:{CANARY}"
     shown = redact_text(f"{start}{'x' * 500}@host", limit=-(-len(start) // 2))

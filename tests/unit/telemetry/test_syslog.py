@@ -137,7 +137,7 @@ def test_a_server_that_was_away_gets_what_happened_meanwhile(monkeypatch: pytest
     assert shipper.dropped == 0
 
 
-def test_what_finds_no_room_is_counted_and_nobody_waits(capsys: pytest.CaptureFixture[str]) -> None:
+def test_messages_without_room_are_counted_and_no_caller_waits(capsys: pytest.CaptureFixture[str]) -> None:
     shipper = LogShipper(SyslogAddress.parse("tcp://127.0.0.1:1"), capacity=3)
     export = exporter_for(shipper)
     for _ in range(50):
@@ -154,7 +154,7 @@ def test_what_finds_no_room_is_counted_and_nobody_waits(capsys: pytest.CaptureFi
     assert '"dropped":50' in said
 
 
-def test_a_server_that_nobody_vouches_for_gets_nothing(tmp_path: Path) -> None:
+def test_an_untrusted_server_gets_nothing(tmp_path: Path) -> None:
     pair = Authority("stranger").server().save(tmp_path, "siem")
     with SyslogServer.start("tls", tls=pair) as server:
         shipper = shipper_for(

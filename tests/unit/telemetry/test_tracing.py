@@ -82,7 +82,7 @@ def test_work_that_is_over_keeps_its_time(collector: TraceCollector) -> None:
     assert 2.9 < (event.end - event.start) / 1e9 < 3.1
 
 
-def test_a_failure_is_told_by_its_reason_and_without_credentials(collector: TraceCollector) -> None:
+def test_a_failure_is_recorded_by_its_reason_and_without_credentials(collector: TraceCollector) -> None:
     error = Retry("https://bot:hunter2@forge.example/x.git is away", reason=Reason.SOURCE_UNREACHABLE)
     with pytest.raises(Retry), tracing.span("fetch", url="https://bot:hunter2@forge.example/x.git"):
         raise error
@@ -93,7 +93,7 @@ def test_a_failure_is_told_by_its_reason_and_without_credentials(collector: Trac
     assert "hunter2" not in f"{fetch.message} {fetch.attributes}"
 
 
-def test_a_collector_that_is_away_holds_nobody_up(
+def test_a_collector_that_is_away_holds_up_no_caller(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")

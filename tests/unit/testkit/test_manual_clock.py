@@ -12,7 +12,7 @@ from stoker_testkit.manual_clock import START, ManualClock
 from stoker_testkit.wait_until import NeverHappened
 
 
-async def test_stands_still_until_it_is_moved() -> None:
+async def test_does_not_move_until_it_is_advanced() -> None:
     clock: Clock = ManualClock()
     assert (clock.now(), clock.monotonic()) == (START, 0.0)
     assert (clock.now(), clock.monotonic()) == (START, 0.0)

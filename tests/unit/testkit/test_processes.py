@@ -66,7 +66,7 @@ def test_a_server_that_is_not_ready_in_time_is_reported(tmp_path: Path) -> None:
         server.wait_ready(lambda: False, 0.3)
 
 
-def test_a_server_that_is_dead_is_not_ready_even_if_somebody_answers(tmp_path: Path) -> None:
+def test_a_server_that_is_dead_is_not_ready_even_if_another_one_answers(tmp_path: Path) -> None:
     with shell(tmp_path / "log", "echo bind: Address already in use; exit 1") as server:
         assert server.wait(10)
         with pytest.raises(PortTaken):

@@ -175,7 +175,7 @@ def test_a_change_is_held_until_git_has_exactly_that(
         assert not hold_rules.are_still_held(found, {}, (), memory.has)
 
 
-def test_what_nobody_changed_is_not_held_and_a_resource_is_held_whole() -> None:
+def test_unchanged_files_are_not_held_and_a_resource_is_held_whole() -> None:
     memory = CaptureState()
     writes = [WriteFile(RelPath(f"v/{name}"), GITS, True) for name in ("resource.json", "view.json")]
     assert hold_rules.held_paths(plan(WRITE, *writes), {}, LEDGER, (), memory.has) == ()
@@ -201,7 +201,7 @@ def test_what_does_not_fit_goes_with_the_next_set_by_whole_folders() -> None:
     assert unfit.value.path == "f0/a"
 
 
-def test_what_is_said_of_changes() -> None:
+def test_captured_changes_are_summarized_in_the_report() -> None:
     said = CaptureStatus(most=2)
     assert said.told({}, CaptureState(), ()) == GatewayChangesReport()
     changes = {"a": MINE, "b": None, "c": GITS}
@@ -222,7 +222,7 @@ def test_what_is_said_of_changes() -> None:
     assert said.told(changes, memory, ()) == GatewayChangesReport()
 
 
-def test_a_place_that_waits_for_git_is_told_apart_from_one_that_waits_for_a_designer() -> None:
+def test_a_path_that_waits_for_git_is_distinguished_from_one_that_waits_for_a_designer() -> None:
     ours = HeldPath("projects/x/view.json", "why", reason=Reason.CHANGE_HELD)
     theirs = HeldPath("projects/line", "is open", "anna")
     report = SyncReport(COMMIT, GitRef("main"), SyncPlan(held=(ours,)), ApplyResult())

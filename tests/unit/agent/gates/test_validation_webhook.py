@@ -85,7 +85,7 @@ async def service() -> AsyncIterator[Service]:
         yield made
 
 
-async def test_it_is_told_what_would_change_and_agrees(service: Service) -> None:
+async def test_the_webhook_gets_the_plan_and_agrees(service: Service) -> None:
     assert await service.judges() is None
     ((method, kind, said),) = service.asked
     assert (method, kind) == ("POST", "application/json")
@@ -109,7 +109,7 @@ async def test_it_is_told_what_would_change_and_agrees(service: Service) -> None
     ("status", "body"),
     [(200, b""), (204, b""), (202, b"{}"), (200, b'{"allowed": true}')],
 )
-async def test_whoever_does_not_refuse_agrees(service: Service, status: int, body: bytes) -> None:
+async def test_a_webhook_that_does_not_refuse_agrees(service: Service, status: int, body: bytes) -> None:
     service.status, service.body = status, body
     assert await service.judges() is None
 
@@ -155,7 +155,7 @@ async def test_who_cannot_answer_now_refuses_for_now(service: Service, status: i
     assert str(status) in error.message
 
 
-async def test_nobody_there_is_a_refusal_for_now() -> None:
+async def test_an_unreachable_webhook_is_a_refusal_for_now() -> None:
     error = await Service().judges()
     assert isinstance(error, Retry)
     assert "127.0.0.1" in error.message

@@ -72,7 +72,7 @@ async def test_the_secret_is_read_for_every_request(listening: Listening) -> Non
     assert await listening.post(X_Gitlab_Token="") == 401
 
 
-async def test_a_secret_that_cannot_be_read_believes_nobody() -> None:
+async def test_with_an_unreadable_secret_no_caller_is_accepted() -> None:
     def unreadable() -> list[Secret]:
         raise Misconfigured("the file is gone")
 

@@ -42,7 +42,7 @@ def lines() -> Iterator[None]:
 
 
 @in_virtual_time
-async def test_a_failure_is_told_in_its_pass(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_a_failure_is_logged_in_its_sync(capsys: pytest.CaptureFixture[str]) -> None:
     folder = Unreachable()
 
     async def assign() -> SyncAssignment:

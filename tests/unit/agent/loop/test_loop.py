@@ -440,7 +440,7 @@ async def test_it_is_ready_when_a_first_pass_went_well() -> None:
 
 
 @in_virtual_time
-async def test_only_changes_are_told() -> None:
+async def test_only_changes_are_logged() -> None:
     stage = Stage(Folder())
     await pass_time(100)
     stage.folder.commit = SECOND
@@ -535,7 +535,7 @@ def test_drift_that_is_put_back_is_named_and_then_gone(lines: list[dict[str, obj
     assert len({line["pass_id"] for line in lines[1:4]}) == 1
 
 
-def test_drift_that_cannot_be_put_back_is_told_once_and_counted(lines: list[dict[str, object]]) -> None:
+def test_drift_that_cannot_be_restored_is_logged_once_and_counted(lines: list[dict[str, object]]) -> None:
     @in_virtual_time
     async def story() -> None:
         stage = Stage(Folder(stuck="link"), drift=DriftPolicy(DriftMode.RESTORE, interval=60.0))
@@ -621,7 +621,7 @@ async def test_a_window_that_opens_during_a_pause_is_no_reason_to_hurry() -> Non
     assert stage.folder.at == FIRST
 
 
-def test_a_dry_run_and_a_wait_are_told_once(lines: list[dict[str, object]]) -> None:
+def test_a_dry_run_and_a_wait_are_logged_once(lines: list[dict[str, object]]) -> None:
     plan = SyncPlan(writes=(WriteFile(RelPath("a"), FileVersion(BlobId("a" * 40)), replaces=True),))
 
     class Planned(Folder):

@@ -32,7 +32,7 @@ def test_a_bucket_keeps_the_gateways_of_resources_apart(
     assert place.owner_at(policy) == owner
 
 
-def test_a_data_volume_has_one_gateway_whoever_owns_it(tmp_path: Path) -> None:
+def test_a_data_volume_has_one_gateway_whichever_resource_owns_it(tmp_path: Path) -> None:
     place, policy = (
         SnapshotLocation(tmp_path, "filler", owner=owner_of("a", "Stoker", "plant")),
         SnapshotPolicy(enabled=True),

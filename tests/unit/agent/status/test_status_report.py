@@ -113,7 +113,7 @@ def test_skipped_content_is_reported_by_name_and_counted(written: Written) -> No
     assert (written.last.skipped, written.last.skipped_total) == ((), 0)
 
 
-def test_held_places_leave_the_commit_as_it_was_and_are_told_once(written: Written) -> None:
+def test_held_paths_leave_the_commit_as_it_was_and_are_reported_once(written: Written) -> None:
     written.board.passed(DONE, None, None)
     held = SyncPlan(held=(HeldPath("projects/filler", "alice has it open", "alice"),))
     waiting = replace(
@@ -186,7 +186,7 @@ def test_the_oldest_syncs_lose_their_diffs_first(written: Written) -> None:
     assert all(len(entry.diff.changes) <= 3 for entry in told if entry.diff is not None)
 
 
-def test_what_waits_for_a_window_is_told_with_its_plan_and_the_time_it_opens(written: Written) -> None:
+def test_a_wait_for_a_window_is_reported_with_its_plan_and_the_time_it_opens(written: Written) -> None:
     opens = datetime(2026, 1, 3, 2, tzinfo=UTC)
     plan = SyncPlan(writes=(WriteFile(RelPath("projects/a"), FileVersion(BlobId("a" * 40)), replaces=False),))
     held = SyncReport(SECOND, GitRef("main"), plan, waits=SyncWait(Reason.WAITING_FOR_WINDOW, opens))
@@ -213,7 +213,7 @@ def test_applied_and_verified_are_two_words_and_blind_trust_is_a_warning(written
     assert [files_only.applied, files_only.verified, *files_only.warnings] == [None, None]
 
 
-def test_a_lock_that_was_not_held_is_told(written: Written) -> None:
+def test_a_scan_lock_that_was_not_held_is_reported(written: Written) -> None:
     written.board.passed(DONE, GatewayOutcome(lock="held", applied=True), None)
     assert not written.last.warnings
     written.board.passed(DONE, GatewayOutcome(lock="not offered by this gateway", applied=True), None)
@@ -257,7 +257,7 @@ def test_a_source_that_gives_nothing_has_no_plan_to_approve(written: Written) ->
     assert written.last.reason == Reason.SOURCE_EMPTY
 
 
-def test_what_was_reached_before_is_not_told_as_what_is_wanted_now(written: Written) -> None:
+def test_a_commit_that_was_synced_before_is_not_reported_as_the_wanted_one(written: Written) -> None:
     board = written.board
     board.directed(wish("line 1"))
     board.passed(DONE, None, Ledger())

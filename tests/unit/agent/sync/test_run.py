@@ -544,7 +544,7 @@ async def test_a_strangers_file_alone_is_reason_enough_to_act_where_the_source_i
     assert plant.files() == {"p/a": "1", "beside": "theirs"}
 
 
-async def test_a_kept_file_that_its_owner_took_away_is_not_told_of_any_more(plant: Plant) -> None:
+async def test_a_kept_file_that_its_owner_removed_is_not_reported_any_more(plant: Plant) -> None:
     (plant.data / "p").mkdir()
     for name in ("stays", "goes"):
         (plant.data / "p" / name).write_text("theirs")
@@ -587,7 +587,7 @@ def ledger_file(plant: Plant) -> Path:
     return found
 
 
-async def test_a_ledger_that_cannot_be_read_is_told_and_is_no_first_contact(plant: Plant) -> None:
+async def test_an_unreadable_ledger_is_reported_and_is_not_a_first_sync(plant: Plant) -> None:
     plant.repository.commit({"s/a": "1"})
     await plant.keeper().sync()
     plant.repository.commit({"s/a": "2"})

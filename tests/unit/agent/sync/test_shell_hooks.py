@@ -55,7 +55,7 @@ async def test_without_scripts_nothing_happens(scripts: Scripts) -> None:
     assert await scripts.hooks.after(CHANGE, APPLIED) == ()
 
 
-async def test_both_scripts_are_told_what_happens(scripts: Scripts) -> None:
+async def test_both_scripts_get_the_facts_of_the_sync(scripts: Scripts) -> None:
     scripts.write("pre-sync.sh", f'{{ echo "$STOKER_COMMIT $STOKER_INITIAL"; pwd; cat; }} > {scripts.out}')
     await scripts.before()
     assert scripts.out.read_text().splitlines() == [
@@ -85,7 +85,7 @@ async def test_a_failing_script_keeps_everything_as_it_is(scripts: Scripts) -> N
         await scripts.before()
 
 
-async def test_a_script_that_fails_afterwards_is_told_and_undoes_nothing(scripts: Scripts) -> None:
+async def test_a_script_that_fails_afterwards_is_reported_and_undoes_nothing(scripts: Scripts) -> None:
     scripts.write("post-sync.sh", "exit 4")
     notes = await scripts.hooks.after(CHANGE, APPLIED)
     assert [(note.path, note.why) for note in notes] == [("post-sync.sh", "ended with 4: it said nothing")]
@@ -113,7 +113,7 @@ async def test_a_script_for_afterwards_is_refused_before_anything_is_changed(scr
     assert note == PathNote("post-sync.sh", f"hook {script} is not executable, so it is not run")
 
 
-async def test_a_script_is_told_the_whole_path_of_the_data_folder(
+async def test_a_script_gets_the_whole_path_of_the_data_folder(
     scripts: Scripts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(scripts.data.parent)

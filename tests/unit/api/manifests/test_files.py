@@ -47,7 +47,7 @@ def test_the_refusal_names_file_document_and_field() -> None:
     )
 
 
-def test_every_problem_is_told_at_once() -> None:
+def test_every_problem_is_reported_at_once() -> None:
     wrong = STOKER.replace(b"ref: main", b"ref: '-x', branch: y").replace(b"name: winery", b"name: Winery")
     said = refused(wrong)
     assert "spec.git.branch: there is no such field" in said

@@ -54,7 +54,7 @@ def test_the_repository_itself_may_be_the_service() -> None:
     assert found.service_path == "."
 
 
-def test_the_deployment_mode_lies_over_core_and_must_exist() -> None:
+def test_the_deployment_mode_overlays_core_and_must_exist() -> None:
     found = content(service_path="services/filler", deployment_mode="prd-cloud")
     assert found.mappings[-1] == FileMapping(
         "services/filler/config/resources/prd-cloud",
@@ -148,7 +148,7 @@ def test_a_profile_that_waits_for_itself_stalls_the_gateway() -> None:
 # --- both, or neither --------------------------------------------------------------------------------------
 
 
-def test_a_profile_wins_over_a_service_path_and_that_is_said() -> None:
+def test_a_profile_wins_over_a_service_path_with_a_notice() -> None:
     found = content(profile(), named="line", service_path="services/filler", deployment_mode="prd")
     assert found.mappings == (FileMapping("a", "b", kind=None),)
     assert [notice.reason for notice in found.notices] == [Reason.ANNOTATION_IGNORED] * 2

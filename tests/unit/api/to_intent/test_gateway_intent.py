@@ -96,7 +96,7 @@ def test_the_system_name_comes_from_the_most_exact_annotation(annotations: dict[
     assert intent.files.transforms.system_name == name
 
 
-def test_a_system_name_without_normalization_is_not_used_and_that_is_said() -> None:
+def test_a_system_name_without_normalization_is_not_used_with_a_notice() -> None:
     intent = gateway({"normalize": {"systemName": False}}, system_name="Site 1")
     assert intent.files.transforms.system_name is None
     assert [notice.reason for notice in intent.notices] == [Reason.ANNOTATION_IGNORED]
@@ -135,7 +135,7 @@ def test_a_pod_may_have_its_own_port_and_tls() -> None:
     assert intent.notices == ()
 
 
-def test_the_tls_port_without_tls_is_noticed_where_it_was_said() -> None:
+def test_the_tls_port_without_tls_is_noticed_where_it_was_set() -> None:
     assert [one.reason for one in gateway(gateway_tls="false").notices] == [Reason.PORT_WITHOUT_TLS]
     spec = {"gateway": {**GATEWAY, "tls": False}}
     assert [one.reason for one in intent_for(known(spec)).notices] == [Reason.PORT_WITHOUT_TLS]

@@ -89,7 +89,7 @@ def gateway(
 # --- the worked example ------------------------------------------------------------------------------------
 
 
-def test_the_site_of_the_worked_example_gets_its_files_in_the_papers_order() -> None:
+def test_the_site_of_the_worked_example_gets_its_files_in_the_specified_order() -> None:
     intent = gateway_intent_for(known(PROVE_IT), pod(SITE, prefix="ignition-sync.io/"))
     assert intent.files.mappings == (
         FileMapping("services/site/projects", "projects", service_path="services/site"),
@@ -124,7 +124,7 @@ def test_the_site_of_the_worked_example_gets_its_files_in_the_papers_order() -> 
     assert intent.gateway == "site"
 
 
-def test_the_missing_exclude_of_the_worked_example_is_added_and_that_is_said() -> None:
+def test_the_missing_exclude_of_the_worked_example_is_added_with_a_notice() -> None:
     (notice,) = intent_for(known(PROVE_IT)).notices
     assert notice.reason is Reason.RUNTIME_FILES_NOT_EXCLUDED
 
@@ -224,7 +224,7 @@ def test_storage_asks_for_a_shared_volume() -> None:
     assert intent.shared_volume == SharedVolumePolicy("efs-sc", 2 << 30)
 
 
-def test_a_registry_has_no_shared_volume_and_that_is_said() -> None:
+def test_a_registry_has_no_shared_volume_with_a_notice() -> None:
     for mode in ("ReadWriteMany", "ReadWriteOnce"):
         spec = {"git": {"repo": "oci://ghcr.io/plant", "ref": "v1"}, "storage": {"accessMode": mode}}
         intent = intent_for(known(spec))
@@ -233,7 +233,7 @@ def test_a_registry_has_no_shared_volume_and_that_is_said() -> None:
         assert "registry" in intent.notices[0].message
 
 
-def test_storage_for_one_pod_means_that_pods_own_clone_and_that_is_said() -> None:
+def test_storage_for_one_pod_means_that_pods_own_clone_with_a_notice() -> None:
     intent = intent_for(known({"storage": {"accessMode": "ReadWriteOnce"}}))
     assert intent.shared_volume is None
     assert [notice.reason for notice in intent.notices] == [Reason.FIELD_IGNORED]

@@ -77,7 +77,7 @@ def test_lists_are_joined_with_the_own_entries_last() -> None:
     assert spec["excludePatterns"] == ["a", "b", "c"]
 
 
-def test_built_in_lists_only_stand_in_for_lists_that_nobody_wrote() -> None:
+def test_built_in_lists_only_replace_lists_that_were_not_set() -> None:
     assert merged({"excludePatterns": ["x"]}, {})["excludePatterns"] == ["x"]
     assert merged({"excludePatterns": []}, {})["excludePatterns"] == []
     assert merged({}, {})["excludePatterns"] == ["**/.git/", "**/.gitkeep", "**/.resources/**"]
@@ -163,7 +163,7 @@ def test_what_the_base_supplies_need_not_be_in_the_resource() -> None:
     assert spec.gateway.api_key_secret_ref is not None
 
 
-def test_what_nobody_supplies_is_named() -> None:
+def test_a_field_without_a_value_is_named() -> None:
     lonely = msgspec.convert(
         {"metadata": {"name": "sync", "namespace": "plant"}, "spec": {"git": GIT, "gateway": {}}},
         IgnitionSync,
@@ -254,7 +254,7 @@ def test_in_its_own_namespace_a_base_may_always_be_used(allowed: str | None) -> 
     assert merge_spec(own, base=base({}, allowed)).notices == ()
 
 
-def test_a_base_that_nobody_asked_for_is_not_used() -> None:
+def test_a_base_that_was_not_named_is_not_used() -> None:
     own = msgspec.convert(
         {"metadata": {"name": "sync", "namespace": "plant"}, "spec": {"git": GIT, "gateway": GATEWAY}},
         IgnitionSync,

@@ -223,7 +223,7 @@ def test_a_secret_in_the_spec_is_kept_hidden_and_noticed() -> None:
     assert HIDDEN in repr(found.alerts)
 
 
-def test_alarms_that_are_off_tell_nobody_but_are_still_noticed() -> None:
+def test_alerts_that_are_off_send_nothing_but_are_still_noticed() -> None:
     found = alarms({"type": "slack", "url": "https://hooks.example.net/x"}, enabled=False)
     assert found.alerts == ()
     assert [notice.reason for notice in found.notices] == [Reason.SECRET_IN_SPEC]

@@ -114,9 +114,7 @@ def test_a_folder_beside_a_resource_is_not_passed_over_in_silence(flag: str) -> 
 @pytest.mark.parametrize(
     ("status", "reason"), [(403, "RBACDenied"), (401, "Unauthorized"), (500, "APIServerError")]
 )
-def test_a_cluster_that_does_not_let_us_is_told_apart_from_a_guard(
-    tmp_path: Path, status: int, reason: str
-) -> None:
+def test_an_rbac_denial_is_distinguished_from_a_guard(tmp_path: Path, status: int, reason: str) -> None:
     with played_api(lambda *_: status) as address:
         config = kubeconfig_for(address, tmp_path)
         for verb in ("status", "pause", "approve", "history"):
@@ -129,7 +127,7 @@ def test_a_cluster_that_does_not_let_us_is_told_apart_from_a_guard(
     [[verb, "typo"] for verb in ("status", "history", "diff", "plan", "approve", "pause", "resume")]
     + [["rollback", "typo", TO], ["migrate", "--from-gatewaysync=typo"]],
 )
-def test_a_name_that_nobody_has_is_wrong_input(tmp_path: Path, arguments: list[str]) -> None:
+def test_an_unknown_name_is_wrong_input(tmp_path: Path, arguments: list[str]) -> None:
     with played_api(lambda *_: 404) as address:
         config = kubeconfig_for(address, tmp_path)
         done = CliRunner().invoke(cli, [*arguments, f"--kubeconfig={config}"])

@@ -30,7 +30,7 @@ def test_what_a_verb_returns_is_never_spelled_out() -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_whoever_is_told_to_stop_tidies_up_and_ends_as_the_shell_expects(number: signal.Signals) -> None:
+def test_a_stopped_command_cleans_up_and_ends_as_the_shell_expects(number: signal.Signals) -> None:
     tidied = []
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
 

@@ -140,7 +140,7 @@ async def test_a_resource_that_the_controllers_selector_leaves_out(
         assert "controller.watchLabelSelector" in found[-1].fix
 
 
-async def test_who_may_not_list_resources_is_not_told_that_one_is_left_out(tmp_path: Path) -> None:
+async def test_without_the_right_to_list_resources_none_is_reported_as_left_out(tmp_path: Path) -> None:
     whole = line("https://git.example.net/plant.git")
     with played_api(lambda path, _: whole if path == f"{PLACE}/line-1" else None) as address:
         case = case_of(kubeconfig_for(address, tmp_path))
@@ -149,7 +149,7 @@ async def test_who_may_not_list_resources_is_not_told_that_one_is_left_out(tmp_p
     assert found.mark is FindingStatus.WELL
 
 
-async def test_a_namespace_without_an_operator_is_not_said_to_have_one(tmp_path: Path) -> None:
+async def test_a_namespace_without_an_operator_is_not_reported_to_have_one(tmp_path: Path) -> None:
     with played_api(lambda *_: {"metadata": {}, "items": []}) as address:
         case = case_of(kubeconfig_for(address, tmp_path), home="typo")
         (found,) = await looked(FINDING, case)
@@ -205,7 +205,7 @@ async def test_an_account_of_agents_without_rights_is_named(tmp_path: Path) -> N
 # What could not be seen.
 
 
-def test_machines_are_told_how_much_was_not_seen(tmp_path: Path) -> None:
+def test_json_output_counts_what_was_not_tried(tmp_path: Path) -> None:
     with played_api(lambda path, _: VERSION if path == "/version" else None) as address:
         command = ["doctor", f"--kubeconfig={kubeconfig_for(address, tmp_path)}", "--output=json"]
         done = CliRunner().invoke(cli, command)
@@ -219,7 +219,7 @@ def test_machines_are_told_how_much_was_not_seen(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("off", [timedelta(hours=3), timedelta(hours=-3)])
-async def test_the_age_of_a_report_is_told_by_the_clock_of_the_cluster(
+async def test_the_age_of_a_report_is_measured_by_the_clock_of_the_cluster(
     tmp_path: Path, off: timedelta
 ) -> None:
     now = datetime.now(UTC)

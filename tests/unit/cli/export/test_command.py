@@ -124,7 +124,7 @@ def test_a_missing_kubeconfig_is_named(tmp_path: Path) -> None:
         ("C:backup", False),
     ],
 )
-def test_a_folder_is_told_from_a_repository(to: str, is_repository: bool) -> None:
+def test_a_folder_is_distinguished_from_a_repository(to: str, is_repository: bool) -> None:
     assert (repository_of(to) is not None) is is_repository
 
 
@@ -172,7 +172,7 @@ def test_namespaces_narrow_every_rule(tmp_path: Path) -> None:
     assert [str(rule.resources[0]) for rule in job.rules] == ["configmaps", "services"]
 
 
-def test_what_is_suspended_is_left_alone_and_said(tmp_path: Path) -> None:
+def test_a_suspended_resource_is_left_alone_and_reported(tmp_path: Path) -> None:
     file = tmp_path / "rules.yaml"
     file.write_text(RULE + DESTINATION.replace("baseFolder", "suspend: true, baseFolder"))
     with pytest.raises(Stalled, match="GitDestination home/prod is suspended"):

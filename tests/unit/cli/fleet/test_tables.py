@@ -29,7 +29,7 @@ def test_a_long_cell_does_not_push_the_others_off_the_screen() -> None:
     assert line.endswith("…  y")
 
 
-def test_what_is_wrong_is_told_to_its_end() -> None:
+def test_an_error_is_printed_in_full() -> None:
     sentence = "the repository cannot be reached: " + "x" * 120 + ": no route to host"
     (_, line) = table_lines(("GATEWAY", "WHY"), [["filler", sentence]])
     assert line.endswith(sentence)
@@ -38,7 +38,7 @@ def test_what_is_wrong_is_told_to_its_end() -> None:
 @pytest.mark.parametrize(
     ("seconds", "told"), [(-5, "0s"), (0, "0s"), (59, "59s"), (60, "1m"), (7_300, "2h"), (200_000, "2d")]
 )
-def test_an_age_is_told_in_its_largest_unit(seconds: float, told: str) -> None:
+def test_an_age_is_printed_in_its_largest_unit(seconds: float, told: str) -> None:
     assert format_age(NOW - timedelta(seconds=seconds), NOW) == told
 
 

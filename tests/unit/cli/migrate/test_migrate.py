@@ -78,9 +78,7 @@ def test_the_third_version_counted_seconds_and_named_branches() -> None:
         ({}, "HEAD"),
     ],
 )
-def test_the_revision_of_a_branch_is_its_end_unless_somebody_said_otherwise(
-    settings: dict[str, str], ref: str
-) -> None:
+def test_the_revision_of_a_branch_is_its_tip_unless_set_otherwise(settings: dict[str, str], ref: str) -> None:
     (manifest,) = from_git_sync({"GITSYNC_REPO": "https://h.example/a.git", **settings}, "a", "b").manifests
     assert manifest["spec"]["git"]["ref"] == ref
 
@@ -221,7 +219,7 @@ def test_a_gatewaysync_becomes_a_stoker_with_its_profiles() -> None:
     assert (minimal["paused"], minimal["syncPeriod"], minimal["vars"]["line"]) == (True, 30, "1")
 
 
-def test_what_a_person_has_to_look_at_is_said() -> None:
+def test_what_a_person_has_to_check_is_reported() -> None:
     said = "\n".join(from_gateway_sync(GATEWAY_SYNC).remarks)
     assert "designerSessionPolicy differs between profiles (proceed, wait)" in said
     assert "mapping projects of profile minimal says no type; dir was taken" in said

@@ -22,7 +22,7 @@ def options(*words: str) -> dict[str, Any]:
 NAMED = ("--webhook-service=rev", "--webhook-configuration=conf")
 
 
-def test_nobody_is_asked_unless_somebody_wants_it() -> None:
+def test_no_webhook_is_asked_for_authors_unless_enabled() -> None:
     seams = author_seams(options(), "home")
     assert seams.author_patience == 0.0
     seams = author_seams(options("--enable-author-webhook=true", "--author-patience=2s", *NAMED), "home")
@@ -43,7 +43,7 @@ def test_names_are_those_of_the_namespace(monkeypatch: pytest.MonkeyPatch) -> No
     assert (found.own_host, found.port, found.peers_port) == ("10.0.0.7", 9443, 9444)
 
 
-def test_without_a_secret_the_certificate_is_somebody_elses() -> None:
+def test_without_a_secret_the_certificate_is_managed_elsewhere() -> None:
     assert _settings(options(*NAMED), "home").certificate == CERT_DIR
     assert _settings(options(*NAMED, "--webhook-cert-dir=/certs"), "home").certificate == Path("/certs")
 

@@ -189,7 +189,7 @@ async def test_recovery_resolves_the_page_and_tells_no_chat(bench: Bench) -> Non
     await bench.expect("slack", 1)
 
 
-async def test_a_new_leader_resolves_what_another_one_told(bench: Bench) -> None:
+async def test_a_new_leader_resolves_what_another_one_alerted(bench: Bench) -> None:
     bench.target("pagerduty")
     bench.target("slack")
     bench.status = status(MISSING, discovered_gateways=(gateway("g", sync_status="Error"),))
@@ -203,7 +203,7 @@ async def test_a_new_leader_resolves_what_another_one_told(bench: Bench) -> None
     assert bench.services.heard("slack") == []
 
 
-async def test_what_still_is_is_told_once(bench: Bench) -> None:
+async def test_a_lasting_condition_is_alerted_once(bench: Bench) -> None:
     bench.target("slack")
     bench.becomes(MISSING)
     await bench.expect("slack", 1)
@@ -213,7 +213,7 @@ async def test_what_still_is_is_told_once(bench: Bench) -> None:
     await bench.expect("slack", 1)
 
 
-async def test_what_comes_and_goes_is_told_at_most_every_ten_minutes(bench: Bench) -> None:
+async def test_a_flapping_condition_is_alerted_at_most_every_ten_minutes(bench: Bench) -> None:
     bench.target("slack")
     bench.target("pagerduty")
     for _ in range(10):
@@ -231,7 +231,7 @@ async def test_what_comes_and_goes_is_told_at_most_every_ten_minutes(bench: Benc
     assert (await bench.expect("pagerduty", 3))[2]["event_action"] == "trigger"
 
 
-async def test_what_was_put_off_and_is_over_is_not_told(bench: Bench) -> None:
+async def test_a_delayed_alert_that_is_over_is_not_sent(bench: Bench) -> None:
     bench.target("slack")
     for _ in range(2):
         bench.becomes(MISSING)
@@ -241,7 +241,7 @@ async def test_what_was_put_off_and_is_over_is_not_told(bench: Bench) -> None:
     await bench.expect("slack", 1)
 
 
-async def test_other_words_are_told_at_once_and_a_flood_is_not(bench: Bench) -> None:
+async def test_another_message_is_sent_at_once_and_a_flood_is_not(bench: Bench) -> None:
     bench.target("slack")
     for number in range(BURST + 5):
         bench.becomes(MISSING, message=f"number {number}")
@@ -284,7 +284,7 @@ async def test_targets_hear_of_what_they_name(bench: Bench, on: tuple[str, ...],
     assert {one["reason"] for one in found} == heard
 
 
-async def test_a_pause_is_told_to_those_who_hear_of_everything(bench: Bench) -> None:
+async def test_a_pause_is_sent_to_targets_of_all_alerts(bench: Bench) -> None:
     bench.target("slack")
     bench.target("teams", "SyncFailed")
     bench.target("webhook", "Paused")
@@ -308,7 +308,7 @@ async def test_a_service_that_is_away_is_tried_again_with_growing_pauses(bench: 
     assert bench.events.snapshot().reported == 0
 
 
-async def test_what_cannot_be_told_is_an_event_on_the_resource_once(bench: Bench) -> None:
+async def test_an_alert_that_cannot_be_sent_is_an_event_on_the_resource_once(bench: Bench) -> None:
     bench.target("slack")
     bench.services.fail("slack", 500, times=5)
     bench.becomes(MISSING)
@@ -375,7 +375,7 @@ async def test_the_oldest_go_when_there_is_no_room(bench: Bench) -> None:
     assert bench.counted == [("slack", "dropped")] * 2
 
 
-async def test_what_is_owed_is_tried_once_more_at_the_end(bench: Bench) -> None:
+async def test_a_pending_alert_is_tried_once_more_at_the_end(bench: Bench) -> None:
     bench.target("slack")
     bench.services.fail("slack", 500)
     bench.becomes(MISSING)
@@ -392,7 +392,7 @@ async def test_a_resource_that_is_gone_has_no_open_pages(bench: Bench) -> None:
     assert (await bench.expect("pagerduty", 2))[1]["event_action"] == "resolve"
 
 
-async def test_nobody_is_told_where_alerting_is_off(bench: Bench) -> None:
+async def test_no_alert_is_sent_where_alerting_is_off(bench: Bench) -> None:
     bench.becomes(MISSING)
     await bench.at_rest()
     assert len(bench.outbox) == 0

@@ -93,7 +93,7 @@ def test_no_name_is_a_command_to_a_forge_or_a_ci_service(name: str) -> None:
     assert "site/" in message
 
 
-def test_the_followed_ref_is_written_only_where_that_is_said_plainly() -> None:
+def test_the_followed_ref_is_written_only_where_that_is_explicit() -> None:
     assert branch("main", create_pr=False) == "main"
     assert branch("main") == "main/press"
     with pytest.raises(InvalidValue, match="the ref that is followed"):
@@ -102,7 +102,7 @@ def test_the_followed_ref_is_written_only_where_that_is_said_plainly() -> None:
         branch("changes/{{.Commit}}")
 
 
-def test_sets_are_told_by_the_names_of_their_keys() -> None:
+def test_change_sets_are_found_by_the_names_of_their_keys() -> None:
     maps = {
         "a": ["line.1.press.20260101-000000.0", "saw.20260101-000001-2.0", "nonsense", "x.20260101-000000.9"],
         "b": ["line.1.press.20260101-000000.1", "late.20251231-000000.1"],

@@ -155,7 +155,7 @@ async def test_lines_are_not_put_together_into_broken_json(tmp_path: Path) -> No
         )
 
 
-async def test_a_conflict_is_proposed_and_marked_whoever_wins(tmp_path: Path) -> None:
+async def test_a_conflict_is_proposed_and_marked_whichever_side_wins(tmp_path: Path) -> None:
     for strategy in ConflictStrategy:
         async with world(tmp_path / strategy, conflicts=strategy) as it:
             before = it.repository.tip()
@@ -504,7 +504,7 @@ async def test_a_forge_that_refuses_keeps_nothing_from_git(tmp_path: Path) -> No
         assert it.standings["press"].reason is None
 
 
-async def test_a_trouble_that_is_over_is_told_no_longer(
+async def test_an_error_that_is_over_is_reported_no_longer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with world(tmp_path) as it:
@@ -520,7 +520,7 @@ async def test_a_trouble_that_is_over_is_told_no_longer(
         assert (it.standings["press"].reason, it.standings["press"].message) == (None, "")
 
 
-async def test_without_a_forge_branches_are_pushed_and_it_is_said_why(tmp_path: Path) -> None:
+async def test_without_a_forge_branches_are_pushed_and_the_status_says_why(tmp_path: Path) -> None:
     async with world(tmp_path, conflicts=ConflictStrategy.GATEWAY_WINS) as it:
         it.forge_error = Stalled("nobody knows the forge")
         it.send(it.edit(VIEW, "new\n"))
@@ -550,7 +550,7 @@ async def test_a_server_that_cannot_be_reached_loses_nothing(tmp_path: Path) -> 
         assert it.repository.read(f"site/{VIEW}", BRANCH) == b"new\n"
 
 
-async def test_somebody_who_pushes_to_the_branch_meanwhile_loses_nothing(tmp_path: Path) -> None:
+async def test_a_concurrent_push_to_the_branch_loses_nothing(tmp_path: Path) -> None:
     async with world(tmp_path) as it:
         it.send(it.edit(VIEW, "new\n"))
         await it.rounds()
@@ -593,7 +593,7 @@ async def test_what_the_gateway_itself_proposed_before_is_no_conflict(tmp_path: 
             assert not it.standings["press"].conflicts
 
 
-async def test_what_was_taken_back_after_a_review_is_a_conflict(tmp_path: Path) -> None:
+async def test_a_revert_after_a_review_is_a_conflict(tmp_path: Path) -> None:
     async with world(tmp_path) as it:
         it.send(it.edit(VIEW, "new\n"))
         await it.rounds()
@@ -604,7 +604,7 @@ async def test_what_was_taken_back_after_a_review_is_a_conflict(tmp_path: Path) 
         assert it.standings["press"].conflicts == (VIEW,)
 
 
-async def test_somebody_who_pushes_to_the_ref_in_the_same_moment_costs_no_pause(
+async def test_a_concurrent_push_to_the_ref_costs_no_backoff(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with world(tmp_path) as it:
@@ -785,7 +785,7 @@ async def test_a_new_program_is_one_and_can_be_made_a_plain_file_again(tmp_path:
         assert len(it.forge.requests) == 1, "it came back as nothing to do"
 
 
-async def test_rights_alone_are_a_change_that_is_proposed_and_can_be_taken_back(tmp_path: Path) -> None:
+async def test_a_mode_change_alone_is_proposed_and_can_be_reverted(tmp_path: Path) -> None:
     async with world(tmp_path, conflicts=ConflictStrategy.MANUAL) as it:
         it.send(replace(it.edit(VIEW, LINES), mode=PROGRAM, base_mode=PLAIN))
         await it.rounds()
@@ -801,7 +801,7 @@ async def test_rights_alone_are_a_change_that_is_proposed_and_can_be_taken_back(
         assert mode(it.repository, VIEW) == PLAIN
 
 
-async def test_rights_are_taken_back_also_where_others_write_to_the_branch(tmp_path: Path) -> None:
+async def test_mode_changes_are_reverted_also_where_others_write_to_the_branch(tmp_path: Path) -> None:
     async with world(tmp_path) as it:
         it.send(replace(it.edit(VIEW, LINES), mode=PROGRAM, base_mode=PLAIN))
         await it.rounds()
@@ -812,7 +812,7 @@ async def test_rights_are_taken_back_also_where_others_write_to_the_branch(tmp_p
         assert not it.standings["press"].conflicts
 
 
-async def test_what_is_taken_back_leaves_the_rights_that_git_gave_it_since(tmp_path: Path) -> None:
+async def test_a_revert_leaves_the_modes_that_git_has_since(tmp_path: Path) -> None:
     async with world(tmp_path) as it:
         before = it.repository.tip()
         it.send(it.edit(VIEW, "new\n"))
@@ -825,7 +825,7 @@ async def test_what_is_taken_back_leaves_the_rights_that_git_gave_it_since(tmp_p
 
 
 @pytest.mark.parametrize("where", [BRANCH, "main"], ids=["by a reviewer", "on the ref"])
-async def test_rights_alone_take_nothing_away_that_somebody_wrote(tmp_path: Path, where: str) -> None:
+async def test_a_mode_change_alone_removes_nothing_that_others_wrote(tmp_path: Path, where: str) -> None:
     async with world(tmp_path) as it:
         before = it.repository.tip()
         edit = replace(it.edit(VIEW, LINES), mode=PROGRAM, base_mode=PLAIN)
@@ -919,7 +919,7 @@ async def test_a_branch_that_cannot_be_brought_up_stays_and_the_deletion_is_refu
         assert it.repository.read(f"site/{VIEW}", BRANCH) == b"new\n"
 
 
-async def test_what_was_taken_back_on_the_gateway_is_taken_back_on_its_branch(tmp_path: Path) -> None:
+async def test_a_revert_on_the_gateway_is_a_revert_on_its_branch(tmp_path: Path) -> None:
     async with world(tmp_path) as it:
         it.send(it.edit(VIEW, "new\n"), it.edit(OTHER, "[]"))
         await it.rounds()
@@ -928,7 +928,7 @@ async def test_what_was_taken_back_on_the_gateway_is_taken_back_on_its_branch(tm
         assert it.repository.read(f"site/{VIEW}", BRANCH) == LINES.encode()
 
 
-async def test_straight_to_the_followed_branch_where_that_is_said(tmp_path: Path) -> None:
+async def test_straight_to_the_followed_branch_where_that_is_configured(tmp_path: Path) -> None:
     for strategy, wins in (
         (ConflictStrategy.GIT_WINS, b"git\n"),
         (ConflictStrategy.GATEWAY_WINS, b"gateway\n"),

@@ -71,7 +71,7 @@ def test_a_report_belongs_to_the_pod_that_it_names() -> None:
     assert [one.report is not None for one in back.gateways] == [True, False]
 
 
-def test_nobody_reports_for_another_gateway_under_a_key_of_his_own() -> None:
+def test_no_pod_reports_for_another_gateway_under_its_own_key() -> None:
     pods = [pod("front-b", "front"), pod("rogue-a", "rogue")]
     fleet = fleet_of(pods, {"rogue": report("front-b"), "rogue-a": report("front-b")})
     assert [one.report for one in fleet.gateways] == [None, None]
@@ -112,7 +112,7 @@ def test_a_map_holds_twenty(count: int, maps: list[int]) -> None:
     assert len(placed) == (count if maps else 0)
 
 
-def test_nobody_moves_without_need() -> None:
+def test_no_gateway_changes_its_shard_without_need() -> None:
     before = shards_for(keys(25), {})
     fewer = shards_for(keys(22, start=3), before)
     assert all(before[key] == shard for key, shard in fewer.items())
@@ -122,7 +122,7 @@ def test_nobody_moves_without_need() -> None:
     assert shards_for(keys(10), before) == {}, "so few are in one place again"
 
 
-def test_a_map_that_somebody_overfilled_is_relieved() -> None:
+def test_an_overfull_configmap_is_relieved() -> None:
     crowded = dict.fromkeys(keys(30), 3)
     placed = shards_for(keys(30), crowded)
     assert sorted(placed.values()) == [0] * 10 + [3] * 20

@@ -40,7 +40,7 @@ def test_only_what_is_wanted_concerns_a_resource(after: dict[str, Any], expected
     assert has_spec_change(kept(), kept(**after)) is expected
 
 
-def test_a_heartbeat_is_no_news() -> None:
+def test_a_heartbeat_is_not_a_change() -> None:
     first = GatewayReport("a", heartbeat_at="2026-03-02T08:15:00Z").json()
     beat = GatewayReport("a", heartbeat_at="2026-03-02T08:20:00Z").json()
     moved = GatewayReport("a", heartbeat_at="2026-03-02T08:20:00Z", synced_commit="b" * 40).json()

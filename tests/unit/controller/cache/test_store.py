@@ -94,7 +94,7 @@ async def test_a_watch_that_was_quicker_than_the_answer_is_right() -> None:
     assert it.data is None, "what was deleted meanwhile is gone"
 
 
-async def test_what_was_made_and_deleted_by_somebody_is_gone() -> None:
+async def test_an_object_that_was_made_and_deleted_by_another_client_is_gone() -> None:
     it = Watched()
     await it.write(raw(3, a="made"))
     assert it.data == {"a": "made"}

@@ -120,7 +120,7 @@ def test_agents_never_learn_of_an_app_or_of_alarms() -> None:
     assert (made.auth_type, made.auth_secret and made.auth_secret.name) == ("token", "stoker-git-token-line")
 
 
-def test_a_way_back_is_told_with_the_value_as_its_id() -> None:
+def test_a_rollback_is_requested_with_the_value_as_its_id() -> None:
     made = told(understood(rollback={"toCommit": str(NEW)}))
     assert made.rollback is not None
     assert (made.rollback.id, made.rollback.to_commit) == (NEW, NEW)

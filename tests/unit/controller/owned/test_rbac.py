@@ -20,7 +20,7 @@ def _maps(rules: list[dict[str, Any]], verb: str) -> set[str]:
     }
 
 
-def test_the_way_back_adds_eight_maps_that_can_be_read_and_written_and_not_made() -> None:
+def test_bidirectional_sync_adds_eight_configmaps_that_can_be_read_and_written_and_not_made() -> None:
     without, with_it = rules_for(KEY, 1), rules_for(KEY, 1, changes=True)
     added = {f"stoker-changes-{number}-plant" for number in range(8)}
     assert _maps(without, "patch") == {"stoker-status-plant", "stoker-statusshard-1-plant"}

@@ -99,7 +99,7 @@ async def test_an_answer_is_good_for_the_polling_interval(tmp_path: Path) -> Non
         assert (answer.commit, answer.asked_for, it.asked) == (moved, False, 2)
 
 
-async def test_while_nothing_moves_nobody_is_brought_back(tmp_path: Path) -> None:
+async def test_while_nothing_moves_no_resource_is_enqueued(tmp_path: Path) -> None:
     async with world(tmp_path) as (it, clock):
         await it.resolver.look(KEY, RefQuestion(it.source), 60.0)
         for times in (2, 3):

@@ -249,7 +249,7 @@ async def test_a_pinned_commit_of_an_app_brings_the_token_for_its_gateways(
     assert not it.looks()
 
 
-async def test_the_login_of_an_app_is_renewed_where_nobody_polls_and_the_ref_stays(
+async def test_the_login_of_an_app_is_renewed_without_polling_and_the_ref_stays(
     plant: tuple[Plant, ManualClock],
 ) -> None:
     it, clock = plant
@@ -373,7 +373,7 @@ class TestLooks:
         it.gates[0].set()
         await stuck
 
-    async def test_who_gives_up_takes_the_look_from_nobody(
+    async def test_a_cancelled_caller_takes_the_lookup_from_no_other(
         self, looking: tuple[Looking, ManualClock]
     ) -> None:
         it, _ = looking
@@ -385,7 +385,9 @@ class TestLooks:
         it.gates[0].set()
         assert (await second).error is None
 
-    async def test_ends_when_nobody_waits_for_it_any_more(self, looking: tuple[Looking, ManualClock]) -> None:
+    async def test_ends_when_no_caller_waits_for_it_any_more(
+        self, looking: tuple[Looking, ManualClock]
+    ) -> None:
         it, _ = looking
         one = it.send()
         await it.under_way(1)
@@ -429,7 +431,7 @@ class TestLooks:
         assert await it.send(age=10.0) is found
         assert len(it.hosts.turns) == 1
 
-    async def test_somebody_in_a_hurry_does_not_stand_where_the_patient_stand(
+    async def test_an_urgent_caller_does_not_wait_in_the_ordinary_queue(
         self, looking: tuple[Looking, ManualClock]
     ) -> None:
         it, _ = looking
@@ -459,7 +461,7 @@ class TestLooks:
         assert max(map(len, it.asked)) <= MAX_NAMES
         assert len(it.asked) <= 6
 
-    async def test_what_nobody_wants_any_more_is_asked_for_no_more(
+    async def test_a_ref_without_callers_is_no_longer_looked_up(
         self, looking: tuple[Looking, ManualClock]
     ) -> None:
         it, clock = looking

@@ -97,7 +97,7 @@ def test_everybody_plans_then_it_waits_then_it_is_applied_with_the_plan_that_was
         "another plan",
     ],
 )  # fmt: skip
-def test_an_approval_for_something_else_is_ignored_and_said(
+def test_an_approval_for_something_else_is_ignored_and_reported(
     ref: str | None, at: float, plans: tuple[str, ...], why: str
 ) -> None:
     fleet = pending()
@@ -117,7 +117,7 @@ def test_an_approval_for_something_else_is_ignored_and_said(
     assert is_for_another_plan(message) is (at > 0), "an old approval is nobody's mistake"
 
 
-def test_nobody_asked_in_time() -> None:
+def test_a_request_without_approval_expires() -> None:
     fleet = pending(timeout=60.0)
     made = fleet.decide(after=61)
     assert request(fleet).state == "Expired"
@@ -183,7 +183,7 @@ def test_an_agent_that_restarts_while_its_plan_waits_changes_nothing() -> None:
     assert fleet.last.approval == before.approval
 
 
-def test_an_approval_that_was_taken_is_taken_again_if_agents_could_not_be_told() -> None:
+def test_an_approval_is_taken_again_if_the_metadata_could_not_be_written() -> None:
     fleet = pending()
     told = fleet.published
     fleet.approve()
@@ -241,14 +241,14 @@ def test_an_approval_that_all_have_applied_may_be_removed() -> None:
     assert request(fleet).state == "Approved", "who approved stays to be read"
 
 
-def test_a_first_sync_waits_for_nobody() -> None:
+def test_a_first_sync_waits_for_no_approval() -> None:
     fleet = asking("a", "b")
     fleet.reports["b"] = GatewayReport("b")
     fleet.decide()
     assert fleet.has_it() == {"b"}
 
 
-def test_a_pod_that_has_said_nothing_only_plans_as_it_may_have_files() -> None:
+def test_a_pod_without_a_report_only_plans_as_it_may_have_files() -> None:
     fleet = asking("a", "b")
     fleet.reports["b"] = None
     for _ in range(2):
@@ -262,7 +262,7 @@ def test_a_pod_that_has_said_nothing_only_plans_as_it_may_have_files() -> None:
     assert fleet.last.targets["b"] == GatewayTarget(commit(1)), "its agent knew that it was its first sync"
 
 
-def test_nobody_is_asked_for_pods_of_which_nothing_is_known() -> None:
+def test_no_approval_is_requested_for_pods_without_reports() -> None:
     fleet = asking("a", "b")
     fleet.reports = dict.fromkeys("ab")
     for _ in range(2):

@@ -110,7 +110,7 @@ def test_gateways_stay_at_their_commit_until_those_before_them_are_done(
     assert held(gateways, waits_for) == expected
 
 
-def test_who_waits_and_for_whom_is_told() -> None:
+def test_the_waiting_resource_and_its_dependency_are_reported() -> None:
     fleet = GatewayFleet((*(gateway(f"b{number}", "base") for number in range(5)), gateway("a", "area")))
     made = release(fleet, NEW, CHAIN)
     assert [(one.gateway, one.why) for one in made.held] == [

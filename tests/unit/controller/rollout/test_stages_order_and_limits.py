@@ -126,7 +126,7 @@ def test_no_certificate_but_a_gateways_is_believed_as_it_is(
     assert check_up.verified is verified
 
 
-def test_a_gateway_that_takes_its_time_is_told_of_and_counts_when_the_pause_is_over() -> None:
+def test_a_slow_gateway_is_reported_and_counts_when_the_pause_is_over() -> None:
     fleet = PlayedFleet(FIVE, two_stages(), check="lab answered 503")
     fleet.decide()
     fleet.sync("lab")
@@ -526,7 +526,7 @@ def test_limits_count_over_commits_and_over_leaders() -> None:
     assert fleet.has_it() == set()
 
 
-def test_a_queue_that_does_not_become_shorter_is_told_of_after_a_minute() -> None:
+def test_a_queue_that_does_not_become_shorter_is_reported_after_a_minute() -> None:
     fleet = PlayedFleet(tuple("abc"), rate_limit=RateLimitPolicy(max_concurrent=1))
     assert not fleet.decide().growing
     assert not fleet.decide(after=59).growing

@@ -52,7 +52,7 @@ def test_shards_of_one_count_do_not_wait_for_each_other() -> None:
     assert not one.may(OTHER)
 
 
-def test_a_new_shard_waits_for_the_one_it_takes_from_and_for_nobody_else() -> None:
+def test_a_new_shard_waits_for_the_one_it_takes_from_and_for_no_other() -> None:
     new = division("2/3", lease(2, None))
     new.saw([lease(0, count=2), lease(1, count=3), lease(2, count=3)], 0)
     assert not new.may(MOVED)
@@ -139,7 +139,7 @@ def test_what_belonged_to_a_shard_whose_lease_went_with_it_is_waited_for() -> No
     assert fewer.settled
 
 
-def test_a_first_start_waits_for_nobody() -> None:
+def test_a_first_start_waits_for_no_other_shard() -> None:
     for found in (None, lease(0, None), lease(0, "", 1)):
         one = division("0/1", found)
         one.saw([lease(0, count=1)], 0)
@@ -163,5 +163,5 @@ def test_a_count_that_is_none_is_taken_for_everything(said: str) -> None:
 @pytest.mark.parametrize(
     "name", ["stoker-controller", "stoker-controller-x", "a-stoker-controller-0", "election"]
 )
-def test_other_leases_of_the_namespace_are_nobodys(name: str) -> None:
+def test_other_leases_of_the_namespace_belong_to_no_shard(name: str) -> None:
     assert shard_index(Lease(metadata=ObjectMeta(name=name))) is None

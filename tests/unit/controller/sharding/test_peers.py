@@ -86,7 +86,7 @@ async def test_work_begins_with_the_first_look_and_again_with_each_shard_that_is
     assert (played.looks, begun) == (4, [False, False, True])
 
 
-async def test_nothing_is_begun_while_nobody_may_look_and_the_reason_can_be_had() -> None:
+async def test_nothing_is_begun_while_leases_may_not_be_read_and_the_reason_is_available() -> None:
     played, begun = Played(403, 403, []), list[bool]()
     with capture_logs() as lines:
         told = await looked(played, ShardDivision(Shard(0, 1), None, 15), begun)

@@ -77,7 +77,7 @@ def test_a_request_counts_until_the_spec_changes_after_it(
     assert effective_ref(spec, request_, recorded) == expected
 
 
-def test_who_asked_is_told_from_the_annotations() -> None:
+def test_the_trigger_is_read_from_the_annotations() -> None:
     said = {"stoker.io/requested-at": AT, "stoker.io/requested-by": "webhook", "other/requested-by": "x"}
     assert request_values(said, "stoker.io") == ("", AT, "webhook", "", "")
     assert request_trigger(said, "stoker.io") == "webhook"

@@ -54,7 +54,7 @@ def gateway(**more: Any) -> GatewayStatus:
     return GatewayStatus(**said)
 
 
-def test_what_still_is_is_not_told_again() -> None:
+def test_a_lasting_state_is_not_recorded_again() -> None:
     same = status(
         ("Ready", "False", "SecretNotFound"),
         ("AgentReady", "False", "AgentUnreachable"),
@@ -64,7 +64,7 @@ def test_what_still_is_is_not_told_again() -> None:
     assert told(same, same) == []
 
 
-def test_an_error_is_told_when_it_begins_and_when_it_becomes_another() -> None:
+def test_an_error_is_recorded_when_it_begins_and_when_it_becomes_another() -> None:
     well, missing = status(("Ready", "True", "RefResolved")), status(("Ready", "False", "SecretNotFound"))
     assert told(well, missing) == [("Warning", "SecretNotFound")]
     assert told(missing, status(("Ready", "False", "RefNotFound"))) == [("Warning", "RefNotFound")]
@@ -73,13 +73,13 @@ def test_an_error_is_told_when_it_begins_and_when_it_becomes_another() -> None:
     assert told(well, status(("Ready", "False", "GatewaysSyncing"))) == [], "gateways tell of themselves"
 
 
-def test_a_commit_is_told_once() -> None:
+def test_a_commit_is_recorded_once() -> None:
     none, old, new = status(), status(last_sync_commit=OLD), status(last_sync_commit=NEW)
     assert told(none, old) == [("Normal", "RepoCloned")]
     assert told(old, new) == [("Normal", "RefUpdated")]
 
 
-def test_another_ref_than_the_specs_is_told_when_it_begins_and_ends() -> None:
+def test_another_ref_than_the_specs_is_recorded_when_it_begins_and_ends() -> None:
     requested = status(requested_ref=RequestedRef(ref="v2", by="webhook", spec_ref="main"))
     own = status(requested_ref=RequestedRef(ref="main", by="webhook", spec_ref="main"))
     assert told(status(), requested) == [("Normal", "RefRequested")]
@@ -89,7 +89,7 @@ def test_another_ref_than_the_specs_is_told_when_it_begins_and_ends() -> None:
     assert told(status(), own) == []
 
 
-def test_gateways_are_told_of_when_they_arrive_and_when_they_fail() -> None:
+def test_gateways_are_recorded_when_they_arrive_and_when_they_fail() -> None:
     def step(before: GatewayStatus | None, after: GatewayStatus) -> list[tuple[str, str]]:
         first = status(discovered_gateways=(before,) if before is not None else None)
         return told(first, status(discovered_gateways=(after,)))
@@ -103,7 +103,7 @@ def test_gateways_are_told_of_when_they_arrive_and_when_they_fail() -> None:
     assert step(gateway(sync_status="Error", reason="A"), gateway()) == completed
 
 
-def test_skipped_content_is_told_by_name_when_it_changes() -> None:
+def test_skipped_content_is_recorded_by_name_when_it_changes() -> None:
     def messages(before: GatewayStatus, after: GatewayStatus) -> list[str]:
         kept = decode_object(json.dumps({"metadata": {"name": "line", "namespace": "plant"}}).encode())
         context = ReconcileContext(KEY, kept, status(discovered_gateways=(before,)))
@@ -120,7 +120,7 @@ def test_skipped_content_is_told_by_name_when_it_changes() -> None:
     ]
 
 
-def test_conditions_are_told_of_when_they_turn() -> None:
+def test_conditions_are_recorded_when_they_turn() -> None:
     quiet = status(("SidecarInjected", "True", "SidecarInjected"), ("DriftDetected", "False", "NoneFound"))
     for condition, expected in (
         (("SidecarInjected", "False", "SidecarMissing"), "SidecarMissing"),
@@ -135,7 +135,7 @@ def test_conditions_are_told_of_when_they_turn() -> None:
     assert told(quiet, status(("AgentReady", "False", "AgentStarting"))) == []
 
 
-def test_the_whole_fleet_is_told_of_once() -> None:
+def test_the_whole_fleet_is_recorded_once() -> None:
     done = ("AllGatewaysSynced", "True", "GatewaysSynced")
     before = status(("AllGatewaysSynced", "False", "SyncInProgress"), last_sync_commit=OLD)
     after = status(done, last_sync_commit=OLD, discovered_gateways=(gateway(),))
@@ -145,7 +145,7 @@ def test_the_whole_fleet_is_told_of_once() -> None:
     assert told(before, empty) == []
 
 
-def test_files_that_were_put_back_are_told_once_each_time() -> None:
+def test_restored_files_are_recorded_once_each_time() -> None:
     def restored(at: str) -> SyncStatus:
         done = DriftRestoreStatus(files=1, paths=("projects/filler/project.json",), restored_at=at)
         return status(discovered_gateways=(gateway(drift_restored=done),))
@@ -156,7 +156,7 @@ def test_files_that_were_put_back_are_told_once_each_time() -> None:
     assert told(once, restored("2026-03-02T09:15:00Z")) == [("Warning", "DriftRestored")]
 
 
-def test_a_commit_that_was_taken_back_is_told_once() -> None:
+def test_a_commit_that_was_rolled_back_is_recorded_once() -> None:
     held = QuarantineStatus(
         commit=NEW, reason="ScanFailureAutoRollback", message="no scan", since="2026-03-02T08:15:00Z"
     )

@@ -78,7 +78,7 @@ def test_agents_are_lost_before_they_are_starting() -> None:
     )
 
 
-def test_a_missing_agent_is_wrong_and_an_outdated_one_is_only_told_of() -> None:
+def test_a_missing_agent_is_wrong_and_an_outdated_one_is_only_reported() -> None:
     bare = gateway("bare", AgentState.NONE)
     assert gateway_conditions.injection_verdict(fleet(bare), ("old",))[1:3] == (False, "SidecarMissing")
     assert gateway_conditions.injection_verdict(fleet(gateway("old")), ("old",))[1:3] == (
@@ -140,7 +140,7 @@ def test_dependencies_are_a_condition_only_where_there_are_some() -> None:
     )
 
 
-def test_a_commit_that_a_gateway_did_not_bear_is_told_until_it_is_let_go() -> None:
+def test_a_commit_that_was_rolled_back_is_reported_until_it_is_released() -> None:
     held = QuarantineReport(COMMIT, "AutoRollback", "commit aaaaaaaa was rolled back: projects/x: not shown")
     said = gateway_conditions.rolled_back_verdict(fleet(synced("a"), synced("b", quarantine=held)), on=True)
     assert (said.type, said.status, said.reason) == ("AutoRollbackPerformed", True, "AutoRollback")

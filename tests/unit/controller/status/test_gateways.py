@@ -62,7 +62,7 @@ def test_a_report_becomes_an_entry() -> None:
     assert entry.sync_history[0].result == "success"
 
 
-def test_what_each_sync_changed_stands_in_its_history() -> None:
+def test_the_changes_of_each_sync_are_in_its_history() -> None:
     diff = DiffReport(
         "a" * 40,
         "b" * 40,
@@ -141,7 +141,7 @@ def test_the_last_sync_is_the_newest() -> None:
     assert last_sync_time(()) is None
 
 
-def test_a_way_back_succeeded_when_it_did_so_everywhere() -> None:
+def test_a_rollback_succeeded_when_it_did_so_everywhere() -> None:
     asked = RollbackRequest("v1")
 
     def outcome(*results: str) -> str:
@@ -160,7 +160,7 @@ def test_a_way_back_succeeded_when_it_did_so_everywhere() -> None:
     assert outcome("Succeeded", "Failed") == "Failed"
 
 
-def test_a_way_back_to_a_snapshot_is_the_business_of_the_gateway_that_it_names() -> None:
+def test_a_rollback_to_a_snapshot_concerns_only_the_gateway_that_it_names() -> None:
     asked = RollbackRequest("a-20260301-100000", to_snapshot="a-20260301-100000")
 
     def outcome(**said: str) -> tuple[str, str | None]:
@@ -183,7 +183,7 @@ def test_a_way_back_to_a_snapshot_is_the_business_of_the_gateway_that_it_names()
 @pytest.mark.parametrize(
     ("size", "said"), [(0, "0B"), (999, "999B"), (1500, "2kB"), (180_400_000, "180MB"), (3 * 10**9, "3GB")]
 )
-def test_what_there_is_to_go_back_to_stands_in_the_status(size: int, said: str) -> None:
+def test_the_snapshots_to_roll_back_to_are_in_the_status(size: int, said: str) -> None:
     taken = SnapshotReport("a-20260301-100000", size, AT)
     (entry,) = gateway_statuses([gateway("a", report(last_snapshot=taken, snapshots_kept=3))], "plant")
     assert entry.last_snapshot is not None

@@ -68,7 +68,7 @@ def test_answers_to_scans_are_measured_once_for_each_sync(site: Site) -> None:
     assert site.series(f"{name}_count") == {of: 4}
 
 
-def test_a_commit_that_was_taken_back_counts_once(site: Site) -> None:
+def test_a_commit_that_was_rolled_back_counts_once(site: Site) -> None:
     taken = QuarantineStatus(commit="a" * 40, reason="ScanFailureAutoRollback", since="2026-03-02T08:15:04Z")
     name, of = "ignition_sync_rollback_triggered_total", 'cr="line",gateway="north",namespace="plant"'
     site.write(gateway())

@@ -44,5 +44,5 @@ def test_a_secret_that_is_not_there_is_named() -> None:
     assert "'hook' with key 'token'" in found.message
 
 
-def test_a_receiver_that_is_off_serves_nobody() -> None:
+def test_a_receiver_that_is_off_serves_no_caller() -> None:
     assert receiver_condition(ReceiverPolicy(hmac_key=KEY), port=None).reason is Reason.LISTENER_OFF

@@ -113,7 +113,7 @@ ONCE = len(ALL) * (1 + PLACES) + 1
 """What is asked about somebody without any right: each kind, everywhere and in each place, and the stop."""
 
 
-async def test_fifty_pages_of_somebody_without_rights_cost_what_one_costs(
+async def test_fifty_pages_of_a_user_without_rights_cost_what_one_costs(
     gate: ClusterAuth, api: ApiServer, clock: ManualClock
 ) -> None:
     await asyncio.gather(*(look(gate, "ann.a") for _ in range(25)))
@@ -149,7 +149,7 @@ async def test_a_right_that_was_taken_away_is_gone_within_seconds_for_few_questi
     assert not can_see(await gate.sight(visitor), "Stoker", "line-3")
 
 
-async def test_a_token_that_was_taken_back_is_noticed_within_seconds(
+async def test_a_revoked_token_is_noticed_within_seconds(
     gate: ClusterAuth, api: ApiServer, clock: ManualClock
 ) -> None:
     visitor = await admitted(gate, "ann.a")
@@ -200,7 +200,7 @@ async def test_who_has_very_many_rights_is_not_asked_about_each_every_few_second
     assert api.asked["subjectaccessreviews"] == 2 * asked
 
 
-async def test_a_question_without_an_answer_is_asked_again_and_keeps_nobody_else_out(
+async def test_a_review_without_an_answer_is_asked_again_and_keeps_no_other_user_out(
     gate: ClusterAuth, api: ApiServer
 ) -> None:
     ann, bob = await admitted(gate, "ann.a"), await admitted(gate, "bob.a")
@@ -242,7 +242,7 @@ async def test_with_very_many_people_each_is_asked_about_less_often(
     assert api.asked.total() == asked + 4
 
 
-async def test_one_who_leaves_takes_the_answer_from_nobody(gate: ClusterAuth, api: ApiServer) -> None:
+async def test_a_user_who_leaves_takes_the_answer_from_no_other(gate: ClusterAuth, api: ApiServer) -> None:
     impatient, patient = (asyncio.create_task(look(gate, "ann.a")) for _ in range(2))
     await eventually_async(lambda: api.asked["subjectaccessreviews"] > 0)
     impatient.cancel()
@@ -284,7 +284,7 @@ async def test_a_token_is_remembered_for_half_a_minute_and_no_longer(
     assert await gate.admit(token) is None
 
 
-async def test_a_token_that_is_somebody_elses_by_now_shows_nothing(gate: ClusterAuth) -> None:
+async def test_a_token_that_belongs_to_another_user_by_now_shows_nothing(gate: ClusterAuth) -> None:
     visitor = await admitted(gate, "ann.a")
     with pytest.raises(ActionRefused) as refused:
         await gate.sight(visitor._replace(name="bob"))
@@ -302,7 +302,7 @@ async def test_what_cannot_be_a_token_is_not_even_asked_about(
     assert await gate.admit(Secret("a" * MAX_TOKEN_LENGTH)) is not None
 
 
-async def test_who_has_no_name_is_nobody(gate: ClusterAuth, api: ApiServer) -> None:
+async def test_a_user_without_a_name_is_not_admitted(gate: ClusterAuth, api: ApiServer) -> None:
     assert await gate.admit(Secret(".a")) is None
     assert api.asked["tokenreviews"] == 1
 

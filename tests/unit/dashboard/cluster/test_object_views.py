@@ -68,7 +68,7 @@ def test_a_plan_that_a_gateway_holds_is_shown_for_approval(state: str | None) ->
         ),
     ],
 )
-def test_the_way_back_is_shown_while_it_is_asked_for(
+def test_the_rollback_is_shown_while_it_is_requested(
     asked: dict[str, str] | None, outcome: dict[str, str] | None, shown: RollbackView | None
 ) -> None:
     status = {"rollback": outcome} if outcome else {}
@@ -150,7 +150,7 @@ def test_a_destination_is_suspended_by_itself_or_by_its_repository() -> None:
     assert destination_view(one, config, may_see=False).repo == ""
 
 
-def test_what_waits_for_git_is_told_with_its_age() -> None:
+def test_what_waits_for_git_is_shown_with_its_age() -> None:
     body = {
         "metadata": {"name": "production", "namespace": "plant"},
         "status": {"pendingChanges": 3, "pendingSince": "2026-05-01T08:00:00Z"},

@@ -65,7 +65,7 @@ def test_a_rule_sends_to_its_own_namespace_unless_it_names_another() -> None:
     assert rule(namespace="other").destination == DestinationKey("other", "site")
 
 
-def test_of_rules_that_somebody_may_not_see_it_is_said_that_there_is_trouble_and_no_more() -> None:
+def test_of_hidden_rules_only_the_existence_of_a_problem_is_shown() -> None:
     denied = rule(condition("WatchErrored", "True", "RBACDenied", "may not list pods"))
     assert rule_problems([denied, rule()], lambda one: True) == ("WatchRule maps: may not list pods",)
     assert rule_problems([denied, denied, rule()], lambda one: False) == (HIDDEN,)
@@ -81,7 +81,7 @@ def test_a_rule_that_moves_is_no_longer_where_it_was() -> None:
     assert book.of(new.destination) == ()
 
 
-async def test_a_destination_is_told_with_what_is_wrong_with_its_rules() -> None:
+async def test_a_destination_is_shown_with_the_problems_of_its_rules() -> None:
     body = {"metadata": {"name": "site", "namespace": "plant"}, "spec": {"repoRef": {"name": "repo"}}}
     denied = rule(condition("WatchErrored", "True", "RBACDenied", "may not list pods"))
     everywhere = GrantedNamespaces(everywhere=True)

@@ -177,7 +177,7 @@ def destination(name: str, config: str) -> CachedDestination:
     )
 
 
-async def test_a_repository_is_told_to_its_destinations_and_to_no_others(clock: ManualClock) -> None:
+async def test_a_repository_is_shown_with_its_destinations_and_with_no_others(clock: ManualClock) -> None:
     async with KubeClient(ClusterConfig("http://127.0.0.1:1")) as client:
         scene = ClusterViewSource(client, "stoker-system", (), clock)
         feed = {one.resource.kind: one for one in scene.reflectors}

@@ -86,7 +86,7 @@ async def test_a_stop_calls_off_what_waits(place: Place) -> None:
     assert await place.hands.do(ActionBody(action=DashboardAction.GO_ON), VISITOR) == "Nothing was stopped."
 
 
-async def test_stop_and_pause_outlive_the_process_until_somebody_takes_them_back(tmp_path: Path) -> None:
+async def test_stop_and_pause_outlive_the_process_until_they_are_lifted(tmp_path: Path) -> None:
     state = tmp_path / "state"
     first = Place(state)
     assert "over a restart" in await first.do(DashboardAction.PAUSE)
@@ -117,7 +117,7 @@ async def test_a_note_that_is_not_ours_stops_all_the_same(tmp_path: Path) -> Non
     assert Place(tmp_path).desk.stopped
 
 
-async def test_one_way_back_at_a_time_and_its_end_is_told(place: Place) -> None:
+async def test_one_rollback_at_a_time_and_its_end_is_reported(place: Place) -> None:
     going = asyncio.create_task(place.do(DashboardAction.ROLLBACK, to_snapshot="filler-20260101-000000"))
     await asyncio.sleep(0)
     assert await place.refused(DashboardAction.ROLLBACK, to_commit="a" * 40) == 409
@@ -129,7 +129,7 @@ async def test_one_way_back_at_a_time_and_its_end_is_told(place: Place) -> None:
         await going
 
 
-async def test_who_waits_too_long_is_told_that_it_goes_on(place: Place) -> None:
+async def test_a_user_who_waits_too_long_reads_that_the_work_goes_on(place: Place) -> None:
     going = asyncio.create_task(place.do(DashboardAction.RELEASE))
     await asyncio.sleep(0)
     assert not place.desk.goes_back, "letting go is no way back"
@@ -180,7 +180,7 @@ async def test_a_stop_forgets_a_rollback_that_is_held(place: Place) -> None:
     assert place.desk.held_rollback is None
 
 
-async def test_files_of_others_wait_for_nobody(place: Place) -> None:
+async def test_foreign_files_wait_for_no_approval(place: Place) -> None:
     plan = PendingPlanReport(DIGEST, Reason.ORPHANS_KEPT, "c" * 40, files_deleted=7)
     place.scene.told(GatewayReport("filler", sync_status=SyncState.SYNCED, pending_plan=plan))
     assert place.scene.picture(FULL_SIGHT).resources[0].approval is None

@@ -14,6 +14,6 @@ def test_a_ref_is_never_polled_without_a_pause(interval: float) -> None:
         PollingPolicy(interval=interval)
 
 
-def test_whoever_does_not_poll_may_say_any_interval() -> None:
+def test_without_polling_any_interval_is_accepted() -> None:
     assert PollingPolicy(enabled=False, interval=0.0).interval == 0.0
     assert PollingPolicy(interval=1.0).enabled

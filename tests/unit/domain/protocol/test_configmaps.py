@@ -30,7 +30,7 @@ from stoker.domain.refs import CommitId
 COMMIT = CommitId("a" * 40)
 
 
-def test_a_maps_name_follows_the_kind_and_a_shard_is_nobodys_main_map() -> None:
+def test_a_configmaps_name_follows_the_kind_and_a_shard_is_no_main_configmap() -> None:
     assert metadata_map_name(SyncResourceKind.STOKER, "line") == "stoker-metadata-line"
     assert metadata_map_name(SyncResourceKind.IGNITION_SYNC, "line") == "ignition-sync-metadata-line"
     assert status_map_name(SyncResourceKind.STOKER, "line") == "stoker-status-line"
@@ -45,7 +45,7 @@ def test_a_maps_name_follows_the_kind_and_a_shard_is_nobodys_main_map() -> None:
     }
 
 
-def test_all_keys_of_the_papers_are_written() -> None:
+def test_all_specified_keys_are_written() -> None:
     data = replace(
         AgentMetadata(), gateway_port=8043, gateway_tls=False, exclude_patterns=("a", "{b,c}")
     ).data()
@@ -110,7 +110,7 @@ def test_a_bare_commit_is_a_target_to_apply() -> None:
     assert said.targets == {"a": GatewayTarget(COMMIT), "b": GatewayTarget(COMMIT, SyncMode.PLAN)}
 
 
-def test_both_shapes_of_the_papers_are_read() -> None:
+def test_both_specified_shapes_are_read() -> None:
     older = GatewayReport.parse(
         json.dumps(
             {

@@ -91,7 +91,7 @@ def test_nesting_is_taken_up_to_its_limit() -> None:
         json.parse_object(nested(json.MAX_DEPTH + 1), "it", at_most=1000)
 
 
-def test_objects_count_as_depth_what_lies_side_by_side_and_brackets_in_text_do_not() -> None:
+def test_objects_side_by_side_count_as_depth_and_brackets_in_text_do_not() -> None:
     objects = '{"a":' * json.MAX_DEPTH + "1" + "}" * json.MAX_DEPTH
     assert json.parse_object(objects, "it", at_most=1000)
     with pytest.raises(InvalidValue, match="nested deeper"):

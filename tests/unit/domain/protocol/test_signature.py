@@ -51,7 +51,7 @@ def test_the_order_of_the_keys_is_no_part_of_it() -> None:
         ({**DATA, "signature": compute_signature(DATA, KEY, of=MAP)}, "without a sequence number"),
     ],
 )
-def test_a_map_that_was_not_signed_as_it_stands_is_refused(data: dict[str, str], why: str) -> None:
+def test_a_configmap_with_another_signature_is_refused(data: dict[str, str], why: str) -> None:
     with pytest.raises(InvalidValue, match=why) as refused:
         check_signature(data, KEY, of=MAP)
     assert refused.value.reason is Reason.METADATA_NOT_TRUSTED

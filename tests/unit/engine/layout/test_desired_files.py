@@ -340,7 +340,7 @@ def test_a_file_has_no_stand_in() -> None:
         mapped(tree({}), FileMapping("a", "b", MappingKind.FILE, MissingSourcePolicy.CONFIG_MODE))
 
 
-def test_a_file_that_gives_way_stands_only_where_no_earlier_mapping_has_one() -> None:
+def test_a_file_that_gives_way_is_used_only_where_no_earlier_mapping_has_one() -> None:
     core, over = FileMapping("core", "d"), FileMapping("prod", "d", gives_way=("mode.json",))
     source = tree({"core/mode.json": "core", "core/x": "1", "prod/mode.json": "prod", "prod/x": "2"})
     assert mapped(source, core, over).files == {"d/mode.json": version("core"), "d/x": version("2")}

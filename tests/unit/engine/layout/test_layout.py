@@ -180,7 +180,7 @@ def test_what_needs_all_of_the_commit_is_not_guessed(before: dict[str, str], aft
     assert traced(laid, before, after) is None
 
 
-def test_a_file_that_becomes_a_folder_is_told_by_the_changes() -> None:
+def test_a_file_that_becomes_a_folder_is_reported_by_the_changes() -> None:
     desired = traced(layout(FileMapping("s", "d")), {"s/a": "1", "s/b": "1"}, {"s/a/x": "1", "s/b": "1"})
     assert desired is not None
     assert list(desired.files) == ["d/a/x"]
@@ -235,7 +235,7 @@ def test_recipes_come_with_their_destinations_and_give_derived_contents() -> Non
     assert not refusing.recipes
 
 
-def test_a_patch_that_is_for_no_delivered_file_is_told() -> None:
+def test_a_patch_for_no_delivered_file_is_reported() -> None:
     transforms = TransformPolicy(
         patches=(FilePatch("d/a.json", (("x", "1"),)), FilePatch("e.json", (("x", "1"),)))
     )

@@ -80,7 +80,7 @@ def test_a_name_like_one_of_the_gateways_elsewhere_is_anybodys(path: str) -> Non
     assert not reserved_path_reason(path)
 
 
-def test_what_is_excluded_stays_and_is_said_to_be_excluded() -> None:
+def test_excluded_files_stay_and_are_reported_as_excluded() -> None:
     protection = ProtectedPaths(ExcludePolicy(patterns=("p/x", "logs/")))
     places = PathBatch(["logs/a", "p/a", "p/x"])
     assert protection.undelivered(places) == {"logs/a": "is excluded", "p/x": "is excluded"}
@@ -89,7 +89,7 @@ def test_what_is_excluded_stays_and_is_said_to_be_excluded() -> None:
     assert not protection.covers("p/a")
 
 
-def test_what_somebody_made_mandatory_stays_and_stops_a_repository_that_has_it() -> None:
+def test_mandatory_excludes_stay_and_stop_a_repository_that_has_them() -> None:
     protection = ProtectedPaths(ExcludePolicy(mandatory=("p/x",)))
     places = PathBatch(["p/a", "p/x"])
     with pytest.raises(Stalled, match="p/x"):

@@ -71,7 +71,7 @@ def test_a_walk_begins_at_the_deepest_folders_that_hold_everything(
     assert CapturablePaths(patterns, (), ExcludePolicy()).roots == roots
 
 
-def test_what_somebody_else_did_is_told_from_what_we_did() -> None:
+def test_changes_by_others_are_distinguished_from_our_own() -> None:
     ledger = Ledger(
         files={f"projects/{name}": encode_record(ONE) for name in ("same", "edited", "gone", "excluded.bak")},
         intended={"projects/ours": TWO},

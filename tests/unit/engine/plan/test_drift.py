@@ -81,7 +81,7 @@ def test_an_api_key_and_the_gateways_own_places_are_not_extra() -> None:
     assert not find_drift(ledger, LiveDifferences(dict.fromkeys(paths, STRANGER), walked=True))
 
 
-def test_drift_is_told_in_order_and_by_kind() -> None:
+def test_drift_is_reported_in_order_and_by_kind() -> None:
     edited = LiveEntry(LiveKind.FILE, THEIRS)
     told = found(wrote("d/a", "d/b", "d/c"), z=STRANGER, y=STRANGER, b=edited, a=edited, c=None)
     assert told.kinds == {"modified": ("d/a", "d/b"), "missing": ("d/c",), "extra": ("d/y", "d/z")}

@@ -316,7 +316,7 @@ def test_a_mapping_that_never_gave_files_may_be_absent() -> None:
 
 
 @pytest.mark.parametrize("ledger", [None, wrote("d/a")])
-def test_a_source_that_gives_nothing_at_all_changes_nothing_whoever_approves(ledger: Ledger | None) -> None:
+def test_an_empty_source_changes_nothing_whatever_is_approved(ledger: Ledger | None) -> None:
     wanted = desired(delivered=(), undelivered=("s -> d",))
     made, message, reason = judged(wanted, ledger)
     assert reason is Reason.SOURCE_EMPTY

@@ -67,7 +67,7 @@ def test_rewrites_are_those_of_files_that_are_there_and_removals_are_all_that_go
     ]
 
 
-def test_with_orphans_they_go_in_order_and_nobody_is_asked_again() -> None:
+def test_with_orphans_they_go_in_order_and_no_approval_is_requested_again() -> None:
     more = WHOLE.with_orphans()
     assert [one.path for one in more.deletions] == ["p/delete", "p/theirs", "pq/delete", "q/delete"]
     assert more.orphans_kept == ()
@@ -106,7 +106,7 @@ def test_a_place_that_stays_held_is_still_at_the_commit_at_which_it_was_left() -
     assert WHOLE.holding([HeldPath("p", "x")], None).facts.held == {" p"}
 
 
-def test_what_means_the_same_is_not_written_and_is_remembered_as_it_lies_there() -> None:
+def test_an_equivalent_file_is_not_written_and_is_remembered_as_it_is_on_disk() -> None:
     stat = STAT.pack(1, 2, 3, 4, 0)
     known = replace(WHOLE, remembered={"p/known": encode_record(TWO)})
     made = known.adopting({"p/modify": stat, "p/nowhere": stat})
@@ -114,7 +114,7 @@ def test_what_means_the_same_is_not_written_and_is_remembered_as_it_lies_there()
     assert made.remembered == {"p/known": encode_record(TWO), "p/modify": encode_record(ONE, stat)}
 
 
-def test_machines_are_told_what_is_done_to_each_file() -> None:
+def test_json_output_has_the_action_for_each_file() -> None:
     told = WHOLE.as_json()["actions"]
     assert isinstance(told, list)
     assert [one["action"] for one in told] == [

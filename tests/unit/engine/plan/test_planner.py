@@ -200,7 +200,7 @@ def test_a_folder_that_was_not_managed_before_is_met_for_the_first_time() -> Non
     assert made.facts.folders == {"d", "e"}
 
 
-def test_a_folder_in_which_nobody_looked_for_strangers_is_still_to_be_met() -> None:
+def test_a_folder_that_was_not_walked_is_still_to_be_met() -> None:
     ledger = wrote({"d/a": "1"})
     made = make_plan(desired({"d/a": "1", "e/b": "1"}, folders=("d", "e")), LiveDifferences(), ledger, POLICY)
     assert made.facts.folders == {"d"}
@@ -219,14 +219,14 @@ def test_kept_files_stay_until_the_plan_that_deletes_them_is_approved() -> None:
     assert approved.digest == made.digest, "one digest, for all that the approval does"
 
 
-def test_kept_files_that_nobody_looked_for_stay_kept() -> None:
+def test_kept_files_that_were_not_looked_for_stay_kept() -> None:
     ledger = wrote({"d/a": "1"}, kept=frozenset({"d/before"}))
     made = make_plan(desired({"d/b": "1"}, removed=()), LiveDifferences(), ledger, POLICY)
     assert made.orphans_kept == ("d/before",)
     assert made.facts.kept == {"d/before"}
 
 
-def test_a_kept_file_that_vanished_and_is_desired_now_is_nobodys_orphan() -> None:
+def test_a_kept_file_that_vanished_and_is_desired_now_is_no_orphan() -> None:
     """Or whoever approves the orphans would approve that what was just written goes again."""
     ledger = wrote({"d/a": "1"}, kept=frozenset({"d/before"}))
     made = make_plan(desired({"d/before": "1"}, removed=()), LiveDifferences(), ledger, POLICY)
@@ -265,7 +265,7 @@ def test_the_deepest_destination_decides_about_strangers() -> None:
     assert actions(other_way) == ["delete d/e/f/x", "delete d/e/x"]
 
 
-def test_what_was_welcome_in_a_folder_until_now_stays_until_somebody_approves() -> None:
+def test_files_that_were_welcome_in_a_folder_stay_until_their_deletion_is_approved() -> None:
     ledger = wrote({"d/a": "1"}, mirrored=frozenset())
     there = on_disk({"d/a": "1", "d/theirs": "x"}, ledger)
     made = make_plan(desired({"d/a": "1"}), there, ledger, POLICY)
@@ -350,7 +350,7 @@ def test_an_intended_write_counts_as_ours_only_with_exactly_that_content() -> No
 
 
 @pytest.mark.parametrize("there", [SYMLINK, FOLDER, LiveEntry(LiveKind.FILE), None])
-def test_what_lies_where_a_write_was_intended_and_is_not_known_to_be_it_stays(
+def test_an_unknown_file_at_the_path_of_an_intended_write_stays(
     there: LiveEntry | None,
 ) -> None:
     ledger = replace(wrote({"d/a": "1"}, mirrored=frozenset()), intended={"d/b": version("new")})
@@ -415,7 +415,7 @@ def test_nothing_is_written_below_a_symlink_that_took_the_place_of_our_folder() 
     assert made.forgotten == {"d/p/a", "d/p/b/c"}
 
 
-def test_a_folder_that_somebody_made_of_our_file_is_written_into() -> None:
+def test_a_folder_in_place_of_our_file_is_written_into() -> None:
     ledger = wrote({"d/a": "x"})
     made = make_plan(desired({"d/a/b": "1"}), as_folder("d/a", {}, ledger), ledger, POLICY)
     assert actions(made) == ["add d/a/b"]
@@ -607,7 +607,7 @@ def test_a_plan_prints_as_text_and_as_json() -> None:
     ]
 
 
-def test_contents_that_are_refused_keep_what_lies_there() -> None:
+def test_contents_that_are_refused_keep_the_files_on_disk() -> None:
     ledger = wrote({"d/a": "1", "d/big": "old"})
     wanted = desired({"d/a": "1", "d/big": "pointer"}).without({"d/big": "is a pointer"})
     made = make_plan(wanted, LiveDifferences(walked=True), ledger, POLICY)

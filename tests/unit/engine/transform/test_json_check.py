@@ -52,7 +52,7 @@ def test_json_is_json(content: bytes) -> None:
         (b"<<<<<<< HEAD\n{}", "line 1: "),
     ],
 )
-def test_what_is_not_is_told_with_its_line(content: bytes, why: str) -> None:
+def test_invalid_json_is_reported_with_its_line(content: bytes, why: str) -> None:
     told = json_problem(content)
     assert told is not None
     assert told.startswith(why)

@@ -117,7 +117,7 @@ def test_a_missing_last_key_is_added_in_the_layout_of_its_siblings(
         (b'{"a": [' + b"1," * 250_000 + b"1]}", ".a[0]", "more than 250000 values"),
     ],
 )
-def test_what_cannot_be_set_is_said(content: bytes, path: str, why: str) -> None:
+def test_a_json_path_that_cannot_be_set_is_reported(content: bytes, path: str, why: str) -> None:
     with pytest.raises(InvalidValue, match=why):
         edited(content, path, "x", adds=True)
 

@@ -87,7 +87,7 @@ def test_a_value_is_never_read_as_a_template() -> None:
         ('{{""}}', ""),
     ],
 )
-def test_a_literal_stands_for_itself(template: str, text: str) -> None:
+def test_a_literal_matches_itself(template: str, text: str) -> None:
     assert render_path(template, VALUES) == text
 
 

@@ -56,7 +56,7 @@ def test_normalizing_is_for_config_files_at_any_depth(path: str, expected: bool)
     assert (TransformSet(TransformPolicy("x"), VALUES).recipe(path, template=False) is not None) is expected
 
 
-def test_the_system_name_is_set_where_it_stands_at_the_top() -> None:
+def test_the_system_name_is_set_where_it_is_at_the_top() -> None:
     transforms = TransformPolicy("{{.GatewayName}}")
     content = b'{"inner": {"systemName": "keep"},\n "systemName" : "old" }'
     assert outcome(transforms, "a/b/config.json", content) == content.replace(b'"old"', b'"gw-1"')
@@ -66,7 +66,7 @@ def test_the_system_name_is_set_where_it_stands_at_the_top() -> None:
     assert outcome(transforms, "other.json", content) is None
 
 
-def test_all_values_of_the_papers_can_be_set() -> None:
+def test_all_specified_values_can_be_set() -> None:
     names = "Namespace GatewayName SiteNumber ClusterName Timestamp TimeZone Locale PodName PodOrdinal Ref"
     transforms = TransformPolicy(
         fields=(
@@ -253,7 +253,7 @@ def test_inherited_types_are_taken_out_and_the_others_keep_their_bytes() -> None
     assert leaves(content, "Other") is content
 
 
-def test_an_inherited_type_is_told_by_its_whole_path() -> None:
+def test_an_inherited_type_is_reported_by_its_whole_path() -> None:
     content, inside = b'[{"name": "Light:0"}]', f"{TYPES}/Hall%3a1/udts.json"
     assert leaves(content, "Light:0", at=inside) is content
     assert leaves(content, "Hall:1/Light:0", at=inside) == b"[]"

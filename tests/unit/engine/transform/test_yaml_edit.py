@@ -149,7 +149,7 @@ def test_a_missing_last_key_is_added_in_the_layout_of_its_siblings(
         ),
     ],
 )
-def test_what_cannot_be_set_is_said(content: bytes | str, path: str, why: str) -> None:
+def test_a_yaml_path_that_cannot_be_set_is_reported(content: bytes | str, path: str, why: str) -> None:
     began = time.process_time()
     with pytest.raises(InvalidValue, match=why):
         edited(content, path, "9 9", adds=True)

@@ -71,7 +71,7 @@ async def test_a_burst_is_one_notice(tmp_path: Path) -> None:
     notices.close()
 
 
-async def test_a_folder_that_never_rests_is_told_all_the_same(tmp_path: Path) -> None:
+async def test_a_folder_that_never_rests_is_reported_all_the_same(tmp_path: Path) -> None:
     notices = FolderWatch(tmp_path)
     stop = asyncio.Event()
 

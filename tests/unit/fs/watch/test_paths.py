@@ -96,7 +96,7 @@ async def test_a_folder_that_appears_later_is_watched(tmp_path: Path) -> None:
     made.notices.close()
 
 
-async def test_more_than_can_be_kept_is_told_as_everything(tmp_path: Path) -> None:
+async def test_more_paths_than_can_be_kept_are_reported_as_everything(tmp_path: Path) -> None:
     (tmp_path / "kept").mkdir()
     made = Heard(tmp_path, most=10)
     await made.notices.start()
@@ -107,7 +107,7 @@ async def test_more_than_can_be_kept_is_told_as_everything(tmp_path: Path) -> No
     made.notices.close()
 
 
-async def test_a_queue_that_ran_over_is_told_as_everything_and_its_folders_are_found_again(
+async def test_a_queue_that_ran_over_is_reported_as_everything_and_its_folders_are_found_again(
     heard: Heard, tmp_path: Path
 ) -> None:
     (tmp_path / "kept/silent").mkdir()

@@ -51,7 +51,7 @@ PLAIN = [
 
 
 @pytest.mark.parametrize("key", PLAIN, ids=lambda key: key.split(b"\n")[0].decode())
-def test_a_key_is_mended_to_what_ssh_reads(key: bytes) -> None:
+def test_a_key_is_repaired_to_what_ssh_reads(key: bytes) -> None:
     for stored in (
         key,
         key.rstrip(),
@@ -222,7 +222,7 @@ def test_ssh_itself_says_what_it_would_do(tmp_path: Path, strict: str, shown: st
     assert not [line for line in effective if line.startswith(("proxycommand", "proxyjump", "controlpath"))]
 
 
-def test_a_server_is_believed_unseen_only_where_nobody_said_who_it_is(
+def test_a_host_key_is_accepted_unseen_only_without_known_hosts(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     url, key = RepoUrl("git@git.test:r.git"), Secret(PLAIN[4])
@@ -241,7 +241,7 @@ def nobody(uid: int) -> None:
     raise KeyError(uid)
 
 
-async def test_a_user_without_an_entry_in_passwd_is_told_what_ssh_would_not_say(
+async def test_a_user_without_an_entry_in_passwd_gets_the_reason_that_ssh_does_not_give(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """ssh itself ends with "No user exists for uid", whatever it is told."""

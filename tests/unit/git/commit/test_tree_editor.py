@@ -60,7 +60,7 @@ def object_format(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def test_a_file_may_be_executed_where_that_is_said(tmp_path: Path, object_format: str) -> None:
+def test_a_file_may_be_executable_where_that_is_set(tmp_path: Path, object_format: str) -> None:
     world = World(tmp_path, {"a": "1", "b": executable("2"), "c": executable("3"), "d": "4"}, object_format)
     edits = [FileEdit("a", b"1", True), FileEdit("b", b"9", True), FileEdit("c", b"3", False)]
     tree = world.editor.apply([*edits, FileEdit("d", b"4", False), FileEdit("new", b"5", True)])
@@ -137,9 +137,7 @@ BLOCKERS: dict[str, str | FileEntry] = {
 
 
 @pytest.mark.parametrize("blocker", BLOCKERS)
-def test_what_stands_in_the_place_of_a_folder_stays_and_the_rest_goes_on(
-    tmp_path: Path, blocker: str
-) -> None:
+def test_a_file_in_the_place_of_a_folder_stays_and_the_rest_goes_on(tmp_path: Path, blocker: str) -> None:
     world = World(tmp_path, {"a": BLOCKERS[blocker], "b": "2"})
     before = world.files("main^{tree}")
     found = world.apply({"a/x": b"3", "a/y/z": b"4", "a/gone": None, "b": b"5"})

@@ -214,7 +214,7 @@ async def test_signatures_and_moved_tags_fail_closed(tmp_path: Path) -> None:
     assert moved.value.reason == Reason.HISTORY_REWRITTEN
 
 
-async def test_whoever_is_cancelled_waits_for_no_file_that_never_comes(tmp_path: Path) -> None:
+async def test_a_cancelled_import_waits_for_no_file_that_never_comes(tmp_path: Path) -> None:
     began = threading.Event()
 
     class Idle(Taken):

@@ -52,7 +52,7 @@ def now() -> datetime:
     return datetime.now(UTC)
 
 
-async def test_mirrors_that_nobody_used_for_long_go_with_their_locks(cache: Cache) -> None:
+async def test_mirrors_that_were_not_used_for_long_go_with_their_locks(cache: Cache) -> None:
     days = UNUSED_SECONDS / 86400
     fresh = await cache.used("fresh", days_ago=days - 1)
     old = await cache.used("old", days_ago=days + 1)
@@ -85,7 +85,7 @@ async def test_a_mirror_in_use_stays(cache: Cache) -> None:
     assert not lock.exists()
 
 
-async def test_whoever_waited_for_a_lock_that_was_taken_away_gets_a_new_one(cache: Cache) -> None:
+async def test_a_waiter_for_a_removed_lock_gets_a_new_one(cache: Cache) -> None:
     mirror = await cache.used("r", days_ago=0)
     lock = mirror.with_suffix(".lock")
     first = try_lock(lock)

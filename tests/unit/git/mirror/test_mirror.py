@@ -204,7 +204,7 @@ async def test_what_another_user_planted_is_built_anew(world: World) -> None:
     assert (path.stat().st_uid, stat.S_IMODE(path.stat().st_mode)) == (os.geteuid(), 0o700)
 
 
-async def test_a_missing_object_is_found_out_by_whoever_reads_and_mended_by_discarding(world: World) -> None:
+async def test_a_missing_object_is_found_by_a_reader_and_fixed_by_discarding(world: World) -> None:
     first = world.repository.commit({"d/a": "1", "e": "1"})
     path = await world.fetched(first)
     old = one_pack(path)
@@ -335,7 +335,7 @@ async def test_one_process_at_a_time_holds_it(world: World) -> None:
 
 
 @pytest.mark.parametrize("kind", ["symlink", "folder"])
-async def test_what_stands_in_the_place_of_the_lock_is_not_followed(
+async def test_a_symlink_in_the_place_of_the_lock_is_not_followed(
     world: World, tmp_path: Path, kind: str
 ) -> None:
     mirror = world.mirror()

@@ -211,7 +211,7 @@ async def test_the_difference_of_two_commits(runner: GitRunner, repository: Repo
     assert await read_changes(runner, repository.path, after, after) == ()
 
 
-async def test_a_file_in_the_place_of_a_folder_is_told_by_its_files(
+async def test_a_file_in_the_place_of_a_folder_is_reported_by_its_files(
     runner: GitRunner, repository: Repository
 ) -> None:
     before = repository.commit({"x": "1"})
@@ -232,7 +232,7 @@ async def test_a_file_in_the_place_of_a_folder_is_told_by_its_files(
         ({}, {"a/..b/.git": "1"}),
     ],
 )
-async def test_what_is_no_regular_file_or_no_canonical_name_is_not_told_by_changes(
+async def test_only_regular_files_with_canonical_names_are_reported_by_changes(
     runner: GitRunner,
     repository: Repository,
     before: dict[str, str | FileEntry | None],
@@ -253,7 +253,7 @@ async def test_an_unknown_commit_has_no_changes(runner: GitRunner, repository: R
     assert await read_changes(runner, repository.path, CommitId("1" * 40), commit) is None
 
 
-async def test_too_many_changes_are_not_told(
+async def test_too_many_changes_are_not_reported(
     runner: GitRunner, repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = repository.commit({"a": "1"})

@@ -34,7 +34,7 @@ async def sh(
     )
 
 
-async def test_it_says_how_it_ended_and_what_it_said() -> None:
+async def test_it_reports_its_exit_and_its_output() -> None:
     assert await sh("printf out; printf err >&2; exit 3") == ChildResult(3, b"out", b"err")
 
 

@@ -113,7 +113,7 @@ async def test_no_hook_and_no_helper_of_a_repository_is_run(
     assert not canary.exists()
 
 
-async def test_a_repository_that_lies_above_the_cache_is_not_found(runner: GitRunner, tmp_path: Path) -> None:
+async def test_a_repository_above_the_cache_is_not_found(runner: GitRunner, tmp_path: Path) -> None:
     shutil.copytree(Repository.create(tmp_path / "r.git").path, tmp_path / ".git")
     with pytest.raises(GitFailed, match="not a git repository"):
         await runner.run(["rev-parse", "--git-dir"])
@@ -212,7 +212,7 @@ async def test_too_much_output_is_cut_off(runner: GitRunner) -> None:
         await runner.run(["help", "--all"], max_output=100)
 
 
-async def test_the_token_is_sent_and_stands_in_no_command_line_file_or_message(
+async def test_the_token_is_sent_and_is_in_no_command_line_file_or_message(
     runner: GitRunner, tmp_path: Path
 ) -> None:
     """The server asks for credentials, and holds the request that brings them while all is searched."""
@@ -337,7 +337,7 @@ def test_its_folders_are_private(tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / "cache/home/askpass").stat().st_mode) == 0o700
 
 
-def test_a_folder_of_somebody_else_is_refused(tmp_path: Path) -> None:
+def test_a_folder_of_another_user_is_refused(tmp_path: Path) -> None:
     theirs = Path("/usr")
     if os.geteuid() == 0:  # to whom everything else belongs
         theirs = tmp_path / "theirs"
@@ -472,7 +472,7 @@ URL = RepoUrl("https://git.test/r.git")
         ("something new", GitFailed),
     ],
 )
-def test_what_git_said_becomes_an_error_with_its_consequence(said: str, expected: type[Exception]) -> None:
+def test_output_of_git_becomes_an_error_with_its_consequence(said: str, expected: type[Exception]) -> None:
     assert type(error_for(said, URL)) is expected
 
 

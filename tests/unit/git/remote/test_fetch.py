@@ -144,7 +144,7 @@ async def test_missing_contents_come_in_one_request(
         assert git_http.requests == []
 
 
-async def test_reading_a_content_that_is_not_here_asks_nobody(
+async def test_reading_missing_content_asks_no_server(
     git_http: GitHttpServer, plant: Repository, tmp_path: Path
 ) -> None:
     commit = plant.commit({f"f{n}": str(n) for n in range(50)})
@@ -317,7 +317,7 @@ async def test_a_content_that_neither_side_has_is_a_damaged_mirror(
             await mirror.complete([missing])
 
 
-async def test_only_the_latest_refs_are_told_to_the_source(plant: Repository, tmp_path: Path) -> None:
+async def test_only_the_latest_refs_are_sent_to_the_source(plant: Repository, tmp_path: Path) -> None:
     async with mirror_of(plant.path.as_uri(), tmp_path) as mirror:
         for number in range(MAX_TIPS + 3):
             commit = plant.commit({f"f{number}": "1"})

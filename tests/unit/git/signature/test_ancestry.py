@@ -125,7 +125,7 @@ async def test_the_end_of_a_shallow_history_is_not_taken_for_a_no(
 
 
 @pytest.mark.parametrize("object_format", ["sha1", "sha256"])
-async def test_a_forced_push_is_told_from_a_shallow_mirror(
+async def test_a_forced_push_is_distinguished_from_a_shallow_mirror(
     tmp_path: Path, git_http: GitHttpServer, object_format: str
 ) -> None:
     world = World(tmp_path, git_http, object_format)
@@ -136,7 +136,7 @@ async def test_a_forced_push_is_told_from_a_shallow_mirror(
     assert not await world.descends(old[-1], new[-1])
 
 
-async def test_history_that_has_nothing_in_common_is_told(world: World) -> None:
+async def test_unrelated_history_is_reported(world: World) -> None:
     old = world.line(2)
     world.first_fetch(old[-1])
     world.repository.delete_branch("main")

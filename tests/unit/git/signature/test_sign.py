@@ -45,7 +45,7 @@ async def test_git_accepts_what_was_signed(
         verified(repository, commit, allowed)
 
 
-async def test_the_key_lies_nowhere_afterwards(tmp_path: Path) -> None:
+async def test_the_key_is_stored_nowhere_afterwards(tmp_path: Path) -> None:
     key = make_ssh_key(tmp_path / "key")
     signer = SshSigner(Secret(key.private.read_bytes()), tmp_path / "cache")
     await signer.sign(b"x")

@@ -273,7 +273,7 @@ async def test_a_missing_program_is_named_with_its_package(
     assert world.left_over() == []
 
 
-async def test_a_user_without_a_name_is_told_why_ssh_signatures_cannot_be_checked(
+async def test_a_user_without_a_name_reads_why_ssh_signatures_cannot_be_checked(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alice = ssh_signer(tmp_path, "alice")

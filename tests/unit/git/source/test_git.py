@@ -87,7 +87,7 @@ async def test_the_commit_that_was_applied_stays_known_over_many_others(
     assert [change.path for change in changes] == ["a", "f11"]
 
 
-async def test_after_the_mirror_was_built_anew_changes_are_not_told(
+async def test_after_the_mirror_was_rebuilt_changes_are_not_reported(
     repository: Repository, source: GitSource
 ) -> None:
     first = repository.commit({"a": "1"})

@@ -133,7 +133,7 @@ def test_a_new_authority_is_trusted_before_it_signs_and_the_old_one_leaves_last(
     )
 
 
-def test_a_certificate_that_is_about_to_end_is_renewed_even_if_nobody_was_told() -> None:
+def test_a_certificate_that_is_about_to_end_is_renewed_even_without_an_event() -> None:
     now = START + 250 * DAY
     both = with_new_authority(
         reissue_certificate(made(), NAMES, now - DAY, TERMS.serving), now, TERMS.authority

@@ -122,7 +122,7 @@ def test_what_cannot_be_read_changes_nothing() -> None:
     assert mutual.client is before
 
 
-def test_files_of_somebody_else_bring_their_authority(tmp_path: Path) -> None:
+def test_certificate_files_managed_elsewhere_bring_their_authority(tmp_path: Path) -> None:
     """As cert-manager mounts them; half of them is not shown."""
     mutual, presented = MutualTls(NAME), ServerTlsContext()
     files = CertificateFiles(tmp_path, presented, told=mutual.use)

@@ -41,7 +41,7 @@ HOSTILE: tuple[object, ...] = (
 )
 
 
-def test_the_designers_of_8_3_and_of_the_papers_are_read_alike() -> None:
+def test_the_designers_of_8_3_and_of_the_specification_are_read_alike() -> None:
     one = DesignerSession("d1", "anna", "Line 1", "10.0.0.7")
     modern = {
         "items": [{"id": "d1", "user": "anna", "project": "Line 1", "address": "10.0.0.7", "uptime": 5}]
@@ -148,7 +148,7 @@ def test_modules_in_two_lists_and_in_one() -> None:
     assert parse_module_list(both) == ModuleHealth(frozenset({"a", "e"}), {"c": "why"})
 
 
-def test_tag_providers_of_a_module_are_told_from_the_others() -> None:
+def test_tag_providers_of_a_module_are_distinguished_from_the_others() -> None:
     modern = {"items": [{"name": "default"}, {"name": "MQTT", "config": {"profile": {"type": "MANAGED"}}}]}
     older = {"providers": [{"name": "default", "managed": "yes"}, {"name": "MQTT", "managed": True}]}
     for said in (modern, older):

@@ -68,7 +68,7 @@ def answer(status: int, body: bytes = b"", kind: str = JSON, location: str = "")
         (answer(200, b'{"success":false,"message":"busy"}'), PLAIN, Retry, Reason.GATEWAY_ERROR, "it: busy$"),
     ],
 )
-def test_a_refusal_is_told_in_words(
+def test_a_refusal_is_described_in_words(
     given: GatewayResponse, asked: GatewayRequestInfo, error: type[Exception], reason: Reason, words: str
 ) -> None:
     trouble = answer_error(given, asked)

@@ -30,7 +30,7 @@ def delete(path: str) -> DeleteFile:
     return DeleteFile(RelPath(path))
 
 
-def test_projects_are_told_apart_from_everything_else() -> None:
+def test_projects_are_distinguished_from_everything_else() -> None:
     plan = SyncPlan(
         writes=(write("projects/A/x/view.json"), write("projects/readme.txt")),
         modes=(SetFileMode(RelPath("projects/B/run.sh"), VERSION),),

@@ -42,7 +42,7 @@ def test_the_signature_of_a_view() -> None:
     )
 
 
-def test_the_signature_of_everything_that_can_be_said() -> None:
+def test_the_signature_of_a_manifest_with_every_field() -> None:
     said = manifest(
         scope="DC",
         documentation="Größe",

@@ -17,7 +17,7 @@ FILES = FilesIntent((FileMapping("s", "d"),), excludes=ExcludePolicy(("x",), ("y
 TYPES = "config/resources/core/ignition/tag-type-definition"
 
 
-def test_the_providers_of_mqtt_engine_are_told_by_their_name_where_the_module_is() -> None:
+def test_the_providers_of_mqtt_engine_are_found_by_their_name_where_the_module_is() -> None:
     assert mqtt_engine_providers([ENGINE], PROVIDERS) == {"MQTT Engine", "mqtt-engine 2"}
     assert mqtt_engine_providers(["Perspective", "MQTT Engine"], PROVIDERS) == {
         "MQTT Engine",

@@ -60,7 +60,7 @@ def untrusted(why: str) -> Retry:
         ),
     ],
 )
-def test_every_reason_has_a_way_to_mend_it(error: StokerError, address: GatewayAddress, fix: str) -> None:
+def test_every_reason_has_a_fix(error: StokerError, address: GatewayAddress, fix: str) -> None:
     found = advice.error_finding("check", error, address)
     assert found.mark is FindingStatus.WRONG
     assert found.reason is error.reason
@@ -85,7 +85,7 @@ def test_only_what_the_command_was_given_is_wrong_input() -> None:
         (LOCAL, "verified", FindingStatus.WELL, "is trusted"),
     ],
 )
-def test_how_the_connection_is_protected_is_said(
+def test_the_protection_of_the_connection_is_reported(
     address: GatewayAddress, trust: str, mark: FindingStatus, words: str
 ) -> None:
     found = advice.transport_finding(address, trust)
@@ -101,7 +101,7 @@ def test_how_the_connection_is_protected_is_said(
         (GatewayPresence(GatewayState.RUNNING, "8.3.7"), FindingStatus.WELL),
     ],
 )
-def test_another_program_is_told_from_ignition(here: GatewayPresence, mark: FindingStatus) -> None:
+def test_another_program_is_distinguished_from_ignition(here: GatewayPresence, mark: FindingStatus) -> None:
     assert advice.ignition_finding(here, PLAIN).mark is mark
 
 
@@ -146,7 +146,7 @@ def test_long_lists_are_cut() -> None:
     assert advice.first_names([str(n) for n in range(12)]) == "0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more"
 
 
-def test_a_finding_is_one_line_and_its_mend_another() -> None:
+def test_a_finding_is_one_line_and_its_fix_another() -> None:
     found = Finding("login", FindingStatus.WRONG, "no", "Do this.", Reason.TOKEN_REJECTED)
     assert list(found.lines()) == [
         "WRONG   login       TokenRejected: no",

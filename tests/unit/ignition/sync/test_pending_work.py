@@ -31,13 +31,15 @@ ALL_OF_IT = PendingWork(
 )
 
 
-def test_nothing_is_owed_at_first_and_looking_leaves_no_trace(debts: PendingWorkStore, state: Path) -> None:
+def test_nothing_is_pending_at_first_and_looking_leaves_no_trace(
+    debts: PendingWorkStore, state: Path
+) -> None:
     assert debts.owed() is None
     debts.settle()
     assert not state.exists()
 
 
-def test_what_is_owed_is_found_by_the_next_process(debts: PendingWorkStore, state: Path) -> None:
+def test_pending_work_is_found_by_the_next_process(debts: PendingWorkStore, state: Path) -> None:
     debts.remember(ALL_OF_IT)
     assert PendingWorkStore(StateFiles(state)).owed() == ALL_OF_IT
     assert (state / STATE_FILE).stat().st_mode & 0o777 == 0o600
@@ -47,7 +49,7 @@ def test_what_is_owed_is_found_by_the_next_process(debts: PendingWorkStore, stat
     assert debts.owed() is None
 
 
-def test_what_is_owed_adds_up(debts: PendingWorkStore) -> None:
+def test_pending_work_adds_up(debts: PendingWorkStore) -> None:
     debts.remember(ALL_OF_IT)
     debts.incur(
         PendingWork(gone=frozenset({"projects/B"}), quarantined=frozenset({"com.example.new"}), lock_ends=1.0)

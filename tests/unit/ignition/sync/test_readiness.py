@@ -77,7 +77,7 @@ async def test_one_that_was_not_started_at_all_gets_the_grace_too(readiness: Gat
     assert readiness.grace_left == GRACE_SECONDS
 
 
-async def test_one_that_was_let_go_is_on_its_way_until_it_was_seen_or_takes_too_long(
+async def test_a_released_gateway_is_starting_until_it_was_seen_or_takes_too_long(
     readiness: GatewayReadiness, clock: ManualClock
 ) -> None:
     async def why_not() -> Reason:
@@ -152,7 +152,7 @@ async def test_it_ends_with_the_last_error() -> None:
 
 
 @in_virtual_time
-async def test_what_is_not_worth_it_is_told_at_once() -> None:
+async def test_a_permanent_error_is_raised_at_once() -> None:
     clock = JumpingClock()
     asked = Asked(clock, REFUSED)
     with pytest.raises(Stalled, match="the key"):

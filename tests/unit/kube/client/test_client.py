@@ -161,7 +161,7 @@ async def test_patience_ends_after_three_tries() -> None:
     ],
     ids=["too long", "no time", "no time either", "500", "504", "not idempotent"],
 )
-async def test_what_is_not_worth_waiting_for_is_told_at_once(
+async def test_an_error_that_a_retry_cannot_fix_is_raised_at_once(
     answer: Answer, call: Callable[[KubeClient], Awaitable[ObjectHeader]]
 ) -> None:
     async with serving(answer) as server, client_of(server, clock=ManualClock()) as client:
@@ -279,7 +279,7 @@ async def test_a_proxy_that_fails_is_named_without_its_password() -> None:
         (aiohttp.ClientError(CANARY), "cannot be reached: ClientError"),
     ],
 )
-def test_what_happens_on_the_wire_is_told_in_words(error: Exception, said: str) -> None:
+def test_network_errors_are_described_in_words(error: Exception, said: str) -> None:
     assert network_errors.network_error_reason(error, 60.0) == said
 
 

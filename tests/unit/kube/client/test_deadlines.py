@@ -38,7 +38,7 @@ async def test_what_ends_in_time_leaves_no_timer_behind(clock: ManualClock) -> N
     assert not scope.expired()
 
 
-async def test_another_time_out_inside_can_be_told_apart(clock: ManualClock) -> None:
+async def test_another_time_out_inside_can_be_distinguished(clock: ManualClock) -> None:
     with pytest.raises(TimeoutError):
         async with deadline(clock, 10.0) as scope:
             raise TimeoutError

@@ -97,7 +97,7 @@ def test_a_redirect_is_no_reason_to_try_again() -> None:
     assert isinstance(error_for(307, b"", {}), Invalid)
 
 
-def test_causes_are_told_unless_the_message_has_them() -> None:
+def test_causes_are_shown_unless_the_message_has_them() -> None:
     causes = [
         {"reason": "FieldValueInvalid", "message": "must be even", "field": "spec.size"},
         {"reason": "FieldValueRequired", "message": "is invalid"},
@@ -137,7 +137,7 @@ def test_a_refused_secret_is_described_by_its_fields_alone() -> None:
     assert 'User "x" cannot create' in denied.message
 
 
-def test_a_denial_by_admission_is_told_from_rbac() -> None:
+def test_a_denial_by_admission_is_distinguished_from_rbac() -> None:
     error = error_for(403, status('pods "x" is forbidden: exceeded quota', reason="Forbidden"), {})
     assert isinstance(error, Forbidden)
     assert error.reason is Reason.REJECTED

@@ -451,7 +451,7 @@ def test_a_context_that_is_not_there_is_named(tmp_path: Path) -> None:
     ],
     ids=["a command", "a token file", "a key file", "an authority file"],
 )
-def test_somebody_elses_kubeconfig_names_neither_commands_nor_files(
+def test_an_untrusted_kubeconfig_names_neither_commands_nor_files(
     tmp_path: Path, cluster: dict[str, object], user: dict[str, object]
 ) -> None:
     path = write(tmp_path / "config", kubeconfig(cluster=cluster, user=user))
@@ -459,7 +459,7 @@ def test_somebody_elses_kubeconfig_names_neither_commands_nor_files(
         load(path, allow_exec=False)
 
 
-async def test_somebody_elses_kubeconfig_may_hold_a_token(tmp_path: Path) -> None:
+async def test_an_untrusted_kubeconfig_may_hold_a_token(tmp_path: Path) -> None:
     path = write(tmp_path / "config", kubeconfig(user={"token": CANARY}))
     assert await authorization(load(path, allow_exec=False)) == f"Bearer {CANARY}"
 

@@ -164,7 +164,7 @@ async def test_a_plugin_may_give_a_certificate(script: Script) -> None:
     assert identity.certificate.key.reveal_bytes() == certificate.key_pem
 
 
-async def test_a_plugin_is_told_what_it_is_asked_for(script: Script) -> None:
+async def test_a_plugin_gets_the_request_it_is_asked_for(script: Script) -> None:
     script.does(
         "request = json.loads(os.environ['KUBERNETES_EXEC_INFO'])\n"
         "facts = [request['spec'], sys.argv[1:], os.environ['REGION'], sys.stdin.read()]\n"

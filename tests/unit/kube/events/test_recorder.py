@@ -67,7 +67,7 @@ async def test_an_object_that_floods_is_held_back(nowhere: KubeClient, clock: Ma
     assert (recorder.snapshot().pending, recorder.snapshot().rate_limited) == (3, 7)
 
 
-async def test_what_is_dropped_is_said_in_the_log_and_does_not_fill_it(
+async def test_dropped_events_are_logged_without_filling_the_log(
     nowhere: KubeClient, clock: ManualClock
 ) -> None:
     recorder = EventRecorder(nowhere, component="c", instance="i", limits=EventLimits(burst=3), clock=clock)

@@ -108,7 +108,7 @@ def test_a_steady_report_is_written_ever_more_seldom(desk: Desk) -> None:
     assert len(desk.book) == 1
 
 
-def test_reports_during_a_write_are_still_owed_after_it(desk: Desk) -> None:
+def test_reports_during_a_write_are_still_pending_after_it(desk: Desk) -> None:
     desk.accept(report())
     series = desk.book.next()
     assert series is not None

@@ -81,7 +81,7 @@ def test_what_others_added_to_the_object_is_kept() -> None:
     assert kept["spec"]["preferredHolder"] == "z"
 
 
-def test_a_lease_goes_with_the_account_of_whoever_holds_it_and_with_nobody_elses() -> None:
+def test_a_lease_names_the_account_of_its_holder_and_no_other() -> None:
     def account(name: str) -> OwnerReference:
         return OwnerReference(api_version="v1", kind="ServiceAccount", name=name, uid=f"uid of {name}")
 
@@ -99,7 +99,7 @@ def test_a_lease_goes_with_the_account_of_whoever_holds_it_and_with_nobody_elses
     ("identity", "duration", "renew"),
     [("", 15, 5), ("me", 0, 1), ("me", 15, 0), ("me", 15, 7), ("me", 1, 0.5)],
 )
-def test_terms_on_which_nobody_could_keep_a_lease_are_refused(
+def test_lease_durations_that_no_process_could_keep_are_refused(
     identity: str, duration: int, renew: float
 ) -> None:
     with pytest.raises(Misconfigured):
@@ -231,7 +231,7 @@ def test_a_leader_whose_renewal_was_overtaken_looks_and_goes_on_if_it_is_still_t
     assert election.next(5.1) is LeaseAction.CLAIM
 
 
-def test_a_claim_that_is_turned_down_although_nobody_wrote_is_not_repeated_at_once() -> None:
+def test_a_claim_that_is_refused_without_another_writer_is_not_repeated_at_once() -> None:
     for found, leading in ((lease("", "1"), False), (None, False), (lease("me", "1"), True)):
         election = fresh()
         if leading:
@@ -277,7 +277,7 @@ def test_renewals_and_looks_spread_but_never_come_later() -> None:
     assert 4.5 <= first.seconds < 5.0
 
 
-def test_what_a_holder_says_stands_beside_what_others_wrote_and_stays_when_it_leaves() -> None:
+def test_annotations_of_a_holder_are_beside_those_of_others_and_stay_when_it_leaves() -> None:
     terms = LeaseTerms("me", 15, 5, (("stoker.io/shards", "3"),))
     found = lease("other", "7")
     noted = msgspec.structs.replace(found.metadata, annotations={"note": "by hand", "stoker.io/shards": "2"})

@@ -89,7 +89,7 @@ def test_what_the_server_sends_back_equals_what_was_sent() -> None:
     )
 
 
-def test_ready_stands_first_and_the_others_keep_their_places() -> None:
+def test_ready_is_first_and_the_others_keep_their_places() -> None:
     conditions = set_condition((), CLONED, True, Reason.REF_RESOLVED, "", at=AT)
     conditions = set_condition(conditions, ConditionType.WEBHOOK_READY, True, Reason.REF_RESOLVED, "", at=AT)
     conditions = set_condition(conditions, READY, True, Reason.REF_RESOLVED, "", at=AT)

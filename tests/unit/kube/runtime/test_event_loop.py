@@ -36,7 +36,7 @@ def rude_server() -> tuple[str, int]:
     return address
 
 
-def test_a_connection_that_breaks_off_in_the_greeting_closes_nobody_elses_file(
+def test_a_connection_that_breaks_off_in_the_handshake_closes_no_other_file(
     rude_server: tuple[str, int],
 ) -> None:
     async def connect_again_and_again() -> int:

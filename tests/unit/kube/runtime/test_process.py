@@ -365,7 +365,7 @@ def test_errors_of_the_command_reach_its_caller() -> None:
         run_process(main)
 
 
-def test_a_cancellation_that_nobody_asked_for_is_not_taken_for_a_stop() -> None:
+def test_a_foreign_cancellation_is_not_taken_for_a_stop() -> None:
     async def main() -> None:
         raise asyncio.CancelledError
 

@@ -78,7 +78,7 @@ async def test_a_key_that_is_added_all_the_time_does_not_starve_the_others(queue
     assert seen == ["busy", "a", "b", "busy"]
 
 
-async def test_giving_back_a_key_that_nobody_holds_is_an_error(queue: Queue) -> None:
+async def test_giving_back_a_key_that_is_not_held_is_an_error(queue: Queue) -> None:
     with pytest.raises(KeyError):
         queue.done("a")
 
@@ -116,7 +116,7 @@ async def test_a_delay_that_is_none_is_an_add(queue: Queue, seconds: float) -> N
     assert queue.take() == "a"
 
 
-async def test_a_delay_beyond_all_measure_disturbs_nobody(queue: Queue, clock: ManualClock) -> None:
+async def test_an_enormous_delay_is_harmless(queue: Queue, clock: ManualClock) -> None:
     queue.add_after("never", 1e30)
     queue.add_after("a", 7200.0)
     await clock.advance(7200.0)

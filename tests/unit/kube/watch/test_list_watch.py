@@ -175,7 +175,7 @@ class TestListing:
         story.machine.failed(Gone("expired", status=410))
         assert story.step == ListAll(0.5)
 
-    def test_an_item_without_identity_spoils_the_list_because_nobody_knows_what_it_replaces(
+    def test_an_item_without_identity_spoils_the_list_because_it_is_unknown_what_it_replaces(
         self, watching: Story
     ) -> None:
         watching.machine.resync()
@@ -415,7 +415,7 @@ class TestBrokenStreams:
         [Forbidden("no", status=403), NotFound("no such kind", status=404), Stalled("whatever")],
         ids=["forbidden", "not found", "anything a human must mend"],
     )
-    def test_what_a_human_must_mend_is_tried_slowly_and_from_a_list(
+    def test_an_error_that_needs_a_human_is_retried_slowly_and_from_a_list(
         self, watching: Story, error: StokerError
     ) -> None:
         pauses = []
@@ -483,7 +483,7 @@ class TestEnds:
         assert pauses[:4] == [0.5, 1.0, 2.0, 4.0]
         assert len(pauses) == HOPELESS
 
-    def test_a_short_stream_that_said_something_is_an_ordinary_end(self, watching: Story) -> None:
+    def test_a_short_stream_with_events_is_an_ordinary_end(self, watching: Story) -> None:
         watching.hears(bookmark("50"))
         watching.machine.ended(lasted=0.01)
         assert watching.step == WatchFrom("50", after=SPREAD)
@@ -512,5 +512,5 @@ class TestEnds:
         ("7", "", True),
     ],
 )
-def test_which_version_is_news(version: str, than: str, newer: bool) -> None:
+def test_which_version_is_newer(version: str, than: str, newer: bool) -> None:
     assert is_newer(version, than) is newer

@@ -173,7 +173,7 @@ def test_the_client_is_a_source() -> None:
     assert source is KubeClient
 
 
-async def test_the_first_list_is_delivered_before_anybody_is_told_it_is_in() -> None:
+async def test_the_first_list_is_delivered_before_the_sync_is_signalled() -> None:
     scene = Scene([[page("10", item("a", "3")), page("10", item("b", "7"))]])
     waiting = asyncio.get_running_loop().create_task(scene.reflector.synced())
     await asyncio.sleep(0)
@@ -198,7 +198,7 @@ async def test_changes_reach_the_listeners_when_the_store_has_them() -> None:
     await scene.end()
 
 
-async def test_who_listens_late_is_told_what_is_there_and_who_leaves_is_told_no_more() -> None:
+async def test_a_late_listener_gets_what_is_there_and_a_removed_one_gets_nothing() -> None:
     scene = Scene([[page("10", item("a", "3"))]], [[Pass(5.0), event("ADDED", "b", "11"), FOREVER]])
     await scene.pass_time()
     stays: list[str] = []
@@ -223,7 +223,7 @@ async def test_a_broken_stream_is_resumed_from_the_last_event_after_a_pause() ->
     await scene.end()
 
 
-async def test_who_waits_for_a_server_that_was_away_is_told_that_it_is_back() -> None:
+async def test_a_waiter_learns_that_the_server_is_back() -> None:
     scene = Scene(
         [[page("10")]],
         [
@@ -240,7 +240,7 @@ async def test_who_waits_for_a_server_that_was_away_is_told_that_it_is_back() ->
     await scene.end()
 
 
-async def test_an_expired_version_is_listed_again_and_only_the_difference_is_told() -> None:
+async def test_an_expired_version_is_listed_again_and_only_the_difference_is_delivered() -> None:
     scene = Scene(
         [[page("10", item("a", "3"), item("b", "7"))], [page("90", item("a", "3"), item("c", "80"))]],
         [[Gone("too old", status=410)], [FOREVER]],

@@ -127,7 +127,7 @@ def test_iterating_is_not_disturbed_by_changes() -> None:
     assert store.keys() == []
 
 
-def test_who_joins_late_is_told_all_as_additions() -> None:
+def test_a_late_subscriber_gets_all_as_additions() -> None:
     store = ObjectCache(text)
     put(store, KEY, "u1", "5", "one")
     put(store, OTHER, "u2", "6", "two")

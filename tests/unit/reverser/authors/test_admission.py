@@ -288,7 +288,7 @@ def test_reading_a_review_costs_a_few_times_its_size() -> None:
     assert peak_of(lambda: asyncio.run(AuthorIntake(AuthorAttribution()).review(hidden))) < 1 << 20
 
 
-async def test_a_deletion_a_creation_and_a_scale_are_told_by_the_same_fields() -> None:
+async def test_a_deletion_a_creation_and_a_scale_are_recognized_by_the_same_fields() -> None:
     scaled = {"metadata": {"uid": "u", "resourceVersion": "1"}, "spec": {"replicas": 3}}
     before = {"metadata": {"uid": "u", "resourceVersion": "1"}, "spec": {"replicas": 1}}
     for body, operation, replicas in (

@@ -119,7 +119,7 @@ def test_scaling_fits_when_nothing_but_the_count_changed(digits: int) -> None:
     assert author(seen(blob=blob_of(deployment(3)), content=deployment(3)), up) is None
 
 
-def test_another_count_stands_in_the_specs_own_place_only() -> None:
+def test_another_count_is_in_the_specs_own_place_only() -> None:
     assert with_replicas(deployment(3), 3, 2) == deployment(2)
     assert with_replicas(deployment(2), 3, 1) is None
     assert with_replicas(render_object({"kind": "X", "zone": {"replicas": 3}}), 3, 2) is None
@@ -158,7 +158,7 @@ def test_too_many_requests_for_one_version_make_its_author_unknown() -> None:
     assert len(authors) == 1
 
 
-def test_a_late_fact_still_helps_while_nobody_has_asked() -> None:
+def test_a_late_fact_still_helps_while_no_writer_has_asked() -> None:
     authors = AuthorAttribution()
     assert authors.author_of(seen(), 0.0) is None
     authors.learn(fact(), 0.5)

@@ -128,7 +128,7 @@ async def test_what_one_learns_all_others_know(replicas: list[Replica]) -> None:
     assert "author_facts_waiting 0.0" in page
 
 
-async def test_who_starts_is_told_what_happened_a_moment_ago(replicas: list[Replica]) -> None:
+async def test_a_replica_that_starts_gets_recent_facts(replicas: list[Replica]) -> None:
     """It knows the others by the name; they know it by its greeting, long before the name leads there."""
     old = Replica()
     new = Replica({await old.start()})
@@ -140,7 +140,7 @@ async def test_who_starts_is_told_what_happened_a_moment_ago(replicas: list[Repl
     await eventually_async(lambda: new.knows(2), 20, "it is a peer")
 
 
-async def test_who_starts_anew_in_the_same_place_is_told_again(replicas: list[Replica]) -> None:
+async def test_a_replica_that_restarts_in_the_same_place_gets_them_again(replicas: list[Replica]) -> None:
     old = Replica()
     first = Replica({await old.start()})
     replicas += [old, first]

@@ -56,7 +56,7 @@ def test_a_deletion_is_known_by_its_object_also_where_a_collection_is_deleted(na
     )
 
 
-def test_a_deletion_of_what_is_going_already_is_nobodys() -> None:
+def test_a_deletion_of_a_terminating_object_has_no_author() -> None:
     going = deployment("7")
     going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     assert request_fact(request("DELETE", None, going)) is None

@@ -31,7 +31,7 @@ def test_another_implementation_opens_it(size: int) -> None:
     assert pyrage.decrypt(armor(sealed).encode(), [IDENTITY]) == plain
 
 
-def test_nobody_else_opens_it() -> None:
+def test_no_other_key_opens_it() -> None:
     sealed = encrypt(b"hunter2", AgeRecipient.of(PUBLIC))
     with pytest.raises(pyrage.DecryptError):
         pyrage.decrypt(sealed, [pyrage.x25519.Identity.generate()])

@@ -108,7 +108,7 @@ def test_other_recipients_get_it_sealed_anew() -> None:
     assert repository.write(repository.sealer(recipients=only_bob), secret())
 
 
-def test_a_file_that_somebody_exchanged_is_written_anew() -> None:
+def test_a_replaced_file_is_written_anew() -> None:
     repository = Repository()
     repository.write(repository.sealer(), secret())
     repository.files[PATH] += b"# touched\n"

@@ -42,7 +42,7 @@ def test_sops_opens_it_as_what_it_was() -> None:
     assert opened(seal_document(SECRET, recipients(ADA), WHEN), ADA) == SECRET
 
 
-def test_each_recipient_opens_it_and_nobody_else() -> None:
+def test_each_recipient_opens_it_and_no_other_key() -> None:
     sealed = seal_document(SECRET, recipients(ADA, BOB), WHEN)
     assert opened(sealed, ADA) == opened(sealed, BOB) == SECRET
     with pytest.raises(NotOpened):
@@ -97,7 +97,7 @@ def test_every_shape_of_a_secret_is_opened(secret: dict[str, Any]) -> None:
         (b'nothing: ""', b'nothing: "x"'),
     ],
 )
-def test_what_somebody_changed_is_not_opened(before: bytes, after: bytes) -> None:
+def test_a_changed_file_is_not_opened(before: bytes, after: bytes) -> None:
     sealed = seal_document(SECRET, recipients(ADA), WHEN)
     assert before in sealed
     with pytest.raises(NotOpened):

@@ -90,5 +90,5 @@ def test_a_name_that_can_have_no_file_is_refused(name: str) -> None:
         "bb/apps/v1/deployments/shop/web.yaml",
     ],
 )
-def test_a_path_that_no_object_would_get_is_somebody_elses(path: str) -> None:
+def test_a_path_that_no_object_would_get_is_foreign(path: str) -> None:
     assert object_at_path(path, "b") is None

@@ -96,7 +96,7 @@ spec:
         ("a\r\nb", '"a\\r\\nb"'),
     ],
 )
-def test_a_text_stands_in_the_plainest_form_that_every_reader_understands(text: str, line: str) -> None:
+def test_a_text_has_the_plainest_form_that_every_reader_understands(text: str, line: str) -> None:
     assert render_object({"a": text}).decode() == f"a: {line}\n"
 
 

@@ -65,7 +65,7 @@ def test_status_and_what_the_server_keeps_in_metadata_is_removed() -> None:
         {"whatever": {"metadata": {"resourceVersion": "kept"}}},
     ],
 )
-def test_whatever_else_stands_in_an_object_stays(own: dict[str, Any]) -> None:
+def test_whatever_else_is_in_an_object_stays(own: dict[str, Any]) -> None:
     obj = {"apiVersion": "v1", "kind": "X", "metadata": {"name": "x", "generateName": "x-"}, **own}
     assert sanitize(obj) == obj
 

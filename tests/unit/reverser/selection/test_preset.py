@@ -43,7 +43,7 @@ QUOTAS = {
 }
 
 
-def test_the_preset_is_the_papers() -> None:
+def test_the_preset_is_the_specified_one() -> None:
     assert set(map(str, PRESET)) == WORKLOADS | ACCESS | QUOTAS
     assert len(PRESET) == len(set(PRESET))
     assert not set(NAMESPACED) & set(CLUSTER_WIDE)
@@ -57,7 +57,7 @@ def test_volume_claims_are_not_in_the_preset_and_not_excluded() -> None:
     assert claims not in EXCLUDED
 
 
-def test_the_floor_of_exclusions_is_the_papers_and_can_only_grow() -> None:
+def test_the_floor_of_exclusions_is_the_specified_one_and_can_only_grow() -> None:
     floor = {
         "pods",
         "events",

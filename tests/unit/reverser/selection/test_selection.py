@@ -94,7 +94,7 @@ def test_a_watch_rule_watches_its_own_namespace_in_the_preferred_version() -> No
     assert not selection.inert
 
 
-def test_a_plain_name_stands_for_all_groups_and_a_full_one_for_its_own() -> None:
+def test_a_plain_name_selects_all_groups_and_a_full_one_its_own() -> None:
     both = ["services v1 shop", "services.serving.knative.dev v1 shop"]
     assert names(select_objects(watch_rule({"resources": ["services"]}), CATALOG)) == both
     one = select_objects(watch_rule({"resources": ["services.serving.knative.dev"]}), CATALOG)

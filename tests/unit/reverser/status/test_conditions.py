@@ -72,7 +72,7 @@ def test_readiness_of_a_destination(truth: DestinationFacts, status: bool | None
     assert find(destination_aspects(truth), Type.READY) == (status, reason)
 
 
-def test_where_nothing_is_to_be_written_nobody_holds_a_lease() -> None:
+def test_where_nothing_is_to_be_written_no_lease_is_held() -> None:
     told = destination_aspects(DestinationFacts(error=DENIED, lease=None))
     assert find(told, Type.LEASE_NOT_ACQUIRED) == (False, Reason.NONE_FOUND)
 
@@ -100,7 +100,7 @@ def test_the_folder_of_another_is_a_conflict_where_it_must_not_be_shared() -> No
     assert find(shared, Type.MARKER_CONFLICT) == (True, Reason.MARKER_MISMATCH)
 
 
-def test_a_marker_that_cannot_be_written_is_told() -> None:
+def test_a_marker_that_cannot_be_written_is_reported() -> None:
     told = destination_aspects(DestinationFacts(marker_trouble="is a folder in the repository"))
     assert find(told, Type.MARKER_CONFLICT) == (True, Reason.MARKER_WRITE_FAILED)
 
@@ -114,7 +114,7 @@ def test_a_marker_that_cannot_be_written_is_told() -> None:
         (LeaseFacts(False), None, Reason.RECONCILING),
     ],
 )
-def test_how_the_lease_stands(lease: LeaseFacts, status: bool | None, reason: Reason) -> None:
+def test_the_state_of_the_lease(lease: LeaseFacts, status: bool | None, reason: Reason) -> None:
     assert find(destination_aspects(DestinationFacts(lease=lease)), Type.LEASE_NOT_ACQUIRED) == (
         status,
         reason,
@@ -153,7 +153,7 @@ def test_discovery_is_degraded_by_what_is_skipped(why: InertReason, reason: Reas
     assert find(rule_aspects(RuleFacts(inert=inert)), Type.DISCOVERY_DEGRADED) == (True, reason)
 
 
-def test_a_name_that_nobody_serves_degrades_nothing() -> None:
+def test_a_name_that_is_not_served_degrades_nothing() -> None:
     inert = [
         InertName(RuleRef("WatchRule", "shop", "r"), "things", InertReason.UNKNOWN_KIND, "is not served")
     ]
@@ -162,7 +162,7 @@ def test_a_name_that_nobody_serves_degrades_nothing() -> None:
     assert find(told, Type.READY) == (None, Reason.WAITING_DEPENDENCIES)
 
 
-def test_a_failing_push_is_told_on_the_rule() -> None:
+def test_a_failing_push_is_reported_on_the_rule() -> None:
     told = rule_aspects(RuleFacts(push_error=DENIED))
     assert find(told, Type.REPO_PUSH_FAILED) == (True, Reason.AUTH_FAILED)
     assert find(told, Type.READY) == (False, Reason.AUTH_FAILED)

@@ -23,7 +23,7 @@ def commit(number: int) -> CommitId:
     return CommitId(f"{number:040x}")
 
 
-def test_what_was_told_before_stays_behind_what_is_new() -> None:
+def test_earlier_commits_stay_behind_new_ones() -> None:
     before = [WrittenCommit(commit=str(commit(number)), subject="old") for number in (3, 2, 1)]
     new = [DeliveredCommit(commit(number), None, "new", AT, 1.94) for number in (4, 3)]
     told = recent_commits(new, before)
@@ -40,7 +40,7 @@ def test_ten_are_enough_and_each_is_short() -> None:
     assert (len(told[0].author or ""), len(told[0].subject or "")) == (253, 256)
 
 
-async def test_what_waits_is_told_once_it_has_waited_and_its_time_stays() -> None:
+async def test_a_wait_is_reported_after_a_while_and_its_time_stays() -> None:
     clock = ManualClock(AT)
     said = DesiredStatus([], pending=3, pending_at=clock.monotonic())
     assert pending_status(said, None, clock) == PendingChanges(), "most changes are in git in a moment"

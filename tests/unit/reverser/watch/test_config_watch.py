@@ -34,7 +34,7 @@ def read(spec: Any, status: Any = None) -> Any:
 
 
 @given(ANYTHING, ANYTHING)
-def test_whatever_stands_in_it_its_head_is_read(spec: Any, status: Any) -> None:
+def test_whatever_is_in_it_its_head_is_read(spec: Any, status: Any) -> None:
     found = read(spec, status)
     assert (found.metadata.name, found.metadata.namespace, found.metadata.generation) == ("odd", "shop", 3)
     assert all(found.secrets)

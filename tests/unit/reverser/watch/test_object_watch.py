@@ -201,7 +201,7 @@ async def test_a_prune_policy_keeps_the_file_of_an_unreadable_object_too() -> No
         assert scene.told == {}
 
 
-async def test_an_unreadable_object_that_went_while_nobody_looked_is_for_the_sweep() -> None:
+async def test_an_unreadable_object_that_went_while_no_watch_ran_is_for_the_sweep() -> None:
     script = Script([[item("odd", "1", readable=False), item("fine", "2")], [item("fine", "2")]])
     async with watching(Scene(script)) as scene:
         assert f"{BASE}/odd.yaml" in scene.box.unclaimed
@@ -216,7 +216,7 @@ async def test_an_unreadable_object_that_went_while_nobody_looked_is_for_the_swe
         assert scene.box.to_be_swept
 
 
-async def test_an_object_that_can_be_read_again_is_written_and_told_of_no_more() -> None:
+async def test_an_object_that_can_be_read_again_is_written_and_reported_no_more() -> None:
     script = Script([[item("odd", "1", readable=False)]])
     async with watching(Scene(script)) as scene:
         assert scene.told

@@ -62,7 +62,7 @@ def test_three_hands_on_one_object_are_three_commits_in_order() -> None:
     ]
 
 
-def test_an_unknown_author_is_nobody_else() -> None:
+def test_an_unknown_author_is_no_other_author() -> None:
     changes = [change("a", ALICE, b"1"), change("a", None, b"2"), change("a", ALICE, b"3")]
     assert [author for author, _ in told(plan_commits(changes, BatchLimits()))] == ["alice", None, "alice"]
 

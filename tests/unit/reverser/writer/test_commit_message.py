@@ -49,7 +49,7 @@ def test_the_core_group_is_spelt_and_an_object_outside_namespaces_has_none() -> 
     assert said.startswith("[CREATE] apps/v1/deployments/a\n")
 
 
-def test_an_author_who_is_not_known_is_called_so_and_nobody_else_can_be() -> None:
+def test_an_unknown_author_is_called_so_and_no_other_can_be() -> None:
     assert commit_message(commit(change("a"), user=None), ORIGIN).endswith("X-ConfigButler-Author: unknown\n")
     said = commit_message(commit(change("a"), user="unknown"), ORIGIN)
     assert said.endswith('X-ConfigButler-Author: "unknown"\n')

@@ -67,7 +67,7 @@ def made(capacity: QueueCapacity) -> Box:
     return box
 
 
-def test_what_stands_in_git_already_is_not_written(box: Box) -> None:
+def test_what_is_in_git_already_is_not_written(box: Box) -> None:
     box.open({box.path_of(key("a")): blob_of(b"same")}, 40)
     box.write("a", b"same")
     assert box.taken() == []
@@ -88,7 +88,7 @@ def test_what_is_on_its_way_counts_as_written(box: Box) -> None:
     assert len(box.batcher) == 1
 
 
-def test_the_state_before_is_told_for_the_author_of_a_scale(box: Box) -> None:
+def test_the_state_before_is_recorded_for_the_author_of_a_scale(box: Box) -> None:
     box.write("a", b"1")
     box.take_all()
     box.write("a", b"2", STEP)
@@ -132,7 +132,7 @@ def test_without_room_the_list_is_remembered_and_nothing_else() -> None:
     assert box.known(box.path_of(key("c"))) is None, "so that it is written when it comes again"
 
 
-def test_a_deletion_without_room_is_owed_and_follows() -> None:
+def test_a_deletion_without_room_stays_pending_and_follows() -> None:
     box = made(QueueCapacity(changes=1))
     box.open({box.path_of(key("a")): blob_of(b"1")}, 40)
     box.write("b", b"1")
@@ -145,7 +145,7 @@ def test_a_deletion_without_room_is_owed_and_follows() -> None:
     assert box.taken() == [("DELETE", "a")]
 
 
-def test_a_deletion_that_is_owed_is_dropped_when_the_object_is_back() -> None:
+def test_a_pending_deletion_is_dropped_when_the_object_is_back() -> None:
     box = made(QueueCapacity(changes=1))
     box.open({box.path_of(key("a")): blob_of(b"1")}, 40)
     box.write("b", b"1")
@@ -169,7 +169,7 @@ async def test_who_brings_changes_waits_for_room_while_pushes_go_well() -> None:
     await asyncio.wait_for(waiting, 1)
 
 
-async def test_nobody_waits_for_a_destination_that_fails() -> None:
+async def test_no_destination_waits_for_one_that_fails() -> None:
     box = made(QueueCapacity(changes=1))
     box.write("a", b"1")
     waiting = asyncio.create_task(box.wait_for_room())
@@ -186,7 +186,7 @@ async def test_nobody_waits_for_a_destination_that_fails() -> None:
     await asyncio.wait_for(again, 1)
 
 
-def test_an_object_that_was_refused_stays_told_until_it_is_written(box: Box) -> None:
+def test_an_object_that_was_refused_stays_reported_until_it_is_written(box: Box) -> None:
     path = box.path_of(key("a"))
     box.write("a", b"1")
     box.batcher.settle(box.take_all())

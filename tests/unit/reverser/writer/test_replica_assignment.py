@@ -26,5 +26,5 @@ def test_a_replica_that_comes_or_goes_moves_only_its_share() -> None:
     assert all(after[each] == before[each] for each in BRANCHES if before[each] != "c")
 
 
-def test_without_replicas_nobody_is_chosen() -> None:
+def test_without_replicas_none_is_chosen() -> None:
     assert assigned_replica([], "x") is None

@@ -61,7 +61,7 @@ def test_installers_are_tried_in_turn_and_the_last_is_quoted(tmp_path: Path) -> 
 
 
 @pytest.mark.usefixtures("on_path")
-def test_a_machine_with_nothing_is_told_what_is_needed(tmp_path: Path) -> None:
+def test_a_machine_without_tools_gets_the_list_of_what_is_needed(tmp_path: Path) -> None:
     with pytest.raises(Misconfigured, match=r"needs Go 1\.26 or newer, and neither Go nor pip or uv"):
         go_command(tmp_path / "cache", [])
 

@@ -22,7 +22,7 @@ def _disarmed() -> Iterator[None]:
     failpoints.listen(None)
 
 
-def test_nothing_happens_unless_somebody_listens() -> None:
+def test_nothing_happens_unless_failpoints_are_enabled() -> None:
     failpoints.reach_failpoint("rename.before")
 
 
@@ -81,7 +81,7 @@ def test_the_command_runs_as_it_always_does_until_then() -> None:
     assert (ran.returncode, ran.stdout.split()[0]) == (0, "stoker"), ran.stderr
 
 
-def test_a_failure_that_is_not_understood_is_said() -> None:
+def test_an_unknown_failpoint_action_is_reported() -> None:
     for wrong in (("nowhere", "--", "--version"), ("rename.before",)):
         ran = command(*wrong)
         assert ran.returncode == 1

@@ -87,7 +87,7 @@ def test_pods_get_addresses_and_a_way_out(tmp_path: Path) -> None:
     assert bridge["ipam"]["ranges"] == [[{"subnet": cni_network.PODS}]]
 
 
-def test_a_machine_without_root_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_root_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     assert preflight.why_not() == "it takes root"
 

@@ -52,7 +52,7 @@ def test_odd_names_arrive_as_they_are(repository: Repository, name: str) -> None
     assert repository.files() == {name: b"content"}
 
 
-def test_branches_and_tags_point_where_they_are_told(repository: Repository) -> None:
+def test_branches_and_tags_point_where_they_are_set(repository: Repository) -> None:
     first = repository.commit({"a": "1"}, message="First")
     second = repository.commit({"a": "2"}, message="Second\n\nwith a body")
     repository.set_branch("release", first)

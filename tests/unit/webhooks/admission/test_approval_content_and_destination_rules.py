@@ -112,7 +112,7 @@ def profile(**spec: Any) -> SyncProfileSpec:
         ({"excludePatterns": ["{a"]}, "spec.excludePatterns"),
     ],
 )
-def test_what_no_gateway_could_lay_out_is_refused_where_it_stands(spec: dict[str, Any], place: str) -> None:
+def test_an_impossible_layout_is_refused_with_its_field(spec: dict[str, Any], place: str) -> None:
     with pytest.raises(InvalidValue) as raised:
         check_profile(profile(**spec))
     assert place in raised.value.message
@@ -207,7 +207,7 @@ def foreign(branch: str = "main", repo: str = "r") -> GitDestination:
     return from_wire(wire, GitDestination)
 
 
-def test_it_is_not_told_what_another_namespace_has() -> None:
+def test_a_refusal_does_not_reveal_another_namespace() -> None:
     told = {
         notice.message.replace("absent", "r")
         for one in (foreign(), foreign("dev"), foreign(repo="absent"))
@@ -221,7 +221,7 @@ def test_who_may_not_write_to_a_repository_takes_no_folder_of_it() -> None:
     assert check_destination(destination("own", "a"), [foreign()], REPOSITORIES) == ()
 
 
-def test_a_branch_must_be_allowed_and_its_loss_is_told() -> None:
+def test_a_branch_must_be_allowed_and_its_removal_is_reported() -> None:
     with pytest.raises(InvalidValue) as raised:
         check_destination(destination("own", "a", branch="dev"), [], REPOSITORIES)
     assert raised.value.reason is Reason.BRANCH_NOT_ALLOWED

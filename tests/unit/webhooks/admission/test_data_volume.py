@@ -52,7 +52,7 @@ def test_the_places_of_ignition_are_known(path: str) -> None:
     assert place(find_data_volume(spec(container("gw", ("d", path)), d={}), "")) == ("d", "", "gw")
 
 
-def test_somebody_elses_data_is_not_taken_for_the_gateways() -> None:
+def test_foreign_data_is_not_taken_for_the_gateways() -> None:
     redis, gateway = (
         container("cache", ("c", "/data")),
         container("gw", ("d", "/usr/local/bin/ignition/data")),
@@ -121,7 +121,7 @@ def test_without_a_known_place_the_annotation_is_asked_for() -> None:
     assert place(find_data_volume(spec(container("gw", ("d", "/opt/data")), d={}), "d")) == ("d", "", "gw")
 
 
-def test_a_named_volume_that_nobody_mounts_is_taken_whole() -> None:
+def test_a_named_volume_without_a_mount_is_taken_whole() -> None:
     assert place(find_data_volume(spec(container("gw"), d={}), "d")) == ("d", "", "")
 
 

@@ -326,7 +326,7 @@ def test_of_a_login_only_the_keys_that_git_needs_are_mounted(kind: str) -> None:
     assert "pem" not in json.dumps(after), "the key of an app stays with the controller"
 
 
-def test_every_other_secret_lies_by_name_and_key_and_is_optional() -> None:
+def test_every_other_secret_is_mounted_by_name_and_key_and_is_optional() -> None:
     resource = stoker(
         git={
             **GIT,
@@ -421,7 +421,7 @@ def test_the_agent_is_who_the_gateway_is(
     assert (context["runAsUser"], context["runAsGroup"], context["runAsNonRoot"]) == (user, group, True)
 
 
-def test_beside_a_gateway_that_is_root_the_agent_is_root_and_somebody_is_told() -> None:
+def test_beside_a_gateway_that_is_root_the_agent_is_root_with_a_warning() -> None:
     context = contexts({"runAsUser": 0}, None)
     assert (context["runAsUser"], context["runAsGroup"], context["runAsNonRoot"]) == (0, 0, False)
     document = pod()
@@ -590,7 +590,7 @@ def test_the_repository_itself_is_a_service_path() -> None:
 
 
 @pytest.mark.parametrize("port", [8082, 8083])
-def test_a_port_that_somebody_has_taken_is_refused(port: int) -> None:
+def test_a_port_that_is_taken_is_refused(port: int) -> None:
     document = pod()
     document["spec"]["containers"][0]["ports"] = [{"containerPort": port}]
     found = refusal(document, stoker())

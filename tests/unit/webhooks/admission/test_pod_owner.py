@@ -46,7 +46,7 @@ def test_one_that_goes_away_does_not_count() -> None:
     assert "is being deleted" in found.message
 
 
-def test_none_is_told_by_name() -> None:
+def test_a_missing_resource_is_reported_by_name() -> None:
     assert refusal(pod("plant")).message == "namespace site has no IgnitionSync or Stoker 'plant'"
     assert refusal(pod("plant", "Stoker")).message == "namespace site has no Stoker 'plant'"
     assert "names no resource" in refusal(pod()).message

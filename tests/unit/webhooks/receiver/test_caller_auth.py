@@ -90,7 +90,7 @@ def test_the_operators_key_opens_all_and_tells_that_there_is_none(headers: dict[
         bearing(""),
     ],
 )
-def test_nobody_else_is_believed(headers: dict[str, str]) -> None:
+def test_no_other_caller_is_accepted(headers: dict[str, str]) -> None:
     assert ask(headers, STOKER, IGNITION) == CallerAuthResult(False)
     assert ask(headers, operator=CallerKeys()) == CallerAuthResult(False)
 
@@ -101,7 +101,7 @@ def test_a_resource_that_is_turned_off_is_as_good_as_none() -> None:
     assert ask(signed("operator-key"), off) == CallerAuthResult(True, ())
 
 
-def test_a_resource_without_a_key_or_without_its_secret_believes_nobody() -> None:
+def test_a_resource_without_a_key_or_without_its_secret_accepts_no_caller() -> None:
     for known in (
         IndexedResource(STOKER.identity, GitRef("main")),
         IndexedResource(STOKER.identity, GitRef("main"), hmac_key=SecretKey("gone", "key")),

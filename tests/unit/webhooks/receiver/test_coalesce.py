@@ -81,7 +81,7 @@ async def test_a_second_later_it_is_written_again(writer: Writer) -> None:
     assert writer.written == [at("a"), at("a")]
 
 
-async def test_a_wish_without_a_commit_that_came_after_the_write_is_written_once_more(
+async def test_a_request_without_a_commit_that_came_after_the_write_is_written_once_more(
     writer: Writer,
 ) -> None:
     for _ in range(50):
@@ -99,7 +99,7 @@ async def test_there_and_back_again_is_three_writes_in_order(writer: Writer) -> 
     assert writer.written == [at("a"), at("b"), at("a")]
 
 
-async def test_an_older_wish_never_lands_after_a_newer_one(writer: Writer) -> None:
+async def test_an_older_request_never_lands_after_a_newer_one(writer: Writer) -> None:
     writer.seconds = 2.0
     await writer.ask(at("a"), then=0.1)
     await writer.ask(at("b"), then=0.1)
@@ -115,7 +115,7 @@ async def test_resources_do_not_wait_for_each_other(writer: Writer) -> None:
     assert writer.begun == [(PLANT, at("a")), (OTHER, at("a"))]
 
 
-async def test_a_failure_is_told_to_all_who_shared_it_and_the_next_tries_anew(writer: Writer) -> None:
+async def test_a_failure_is_returned_to_all_who_shared_it_and_the_next_tries_anew(writer: Writer) -> None:
     writer.failures = 1
     await writer.ask(at("a"))
     await writer.ask(at("a"), then=0.2)

@@ -35,7 +35,7 @@ def test_a_push_of_the_branch_that_is_followed_is_worth_a_look(followed: str) ->
 
 
 @pytest.mark.parametrize("followed", ["1.9.0", "develop", "refs/tags/main", "main2"])
-def test_a_push_of_any_other_branch_moves_nobody(followed: str) -> None:
+def test_a_push_of_any_other_branch_moves_no_resource(followed: str) -> None:
     decision = decide_request(pushes("main"), follows(followed))
     assert decision.wish is None
     assert decision.reason == f"ignored: push to main, this resource follows {followed}"

@@ -112,7 +112,7 @@ async def test_while_the_api_server_is_away_the_old_key_counts_and_reading_goes_
     assert stage.held() == "rotated"
 
 
-async def test_what_nobody_names_is_forgotten(stage: Stage) -> None:
+async def test_an_unused_key_is_forgotten(stage: Stage) -> None:
     stage.secrets[PLACE] = Secret("k3y")
     stage.ring.follow({PLACE})
     await stage.clock.advance(0)
@@ -123,7 +123,7 @@ async def test_what_nobody_names_is_forgotten(stage: Stage) -> None:
     assert stage.reads == 1
 
 
-async def test_once_it_is_filled_nobody_waits_for_a_key_any_more(stage: Stage) -> None:
+async def test_once_it_is_filled_no_caller_waits_for_a_key_any_more(stage: Stage) -> None:
     other = ("site2", KEY)
     stage.secrets |= {PLACE: Secret("k3y"), other: Retry("away")}
     stage.ring.follow({PLACE})

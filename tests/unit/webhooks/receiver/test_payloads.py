@@ -202,7 +202,7 @@ def test_a_hostile_body_is_refused_with_a_sentence(name: str) -> None:
     assert refused.value.message.isprintable()
 
 
-def test_depth_where_nobody_looks_harms_nobody() -> None:
+def test_depth_in_unread_fields_is_harmless() -> None:
     assert bare(b'{"ref": "2.0.0", "x": ' + b"[" * 500 + b"]" * 500 + b"}").ref == TAG
 
 

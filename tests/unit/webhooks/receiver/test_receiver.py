@@ -382,7 +382,7 @@ def _reads(stage: Stage, number: int) -> bool:
     return len(stage.receiver._reads) == number
 
 
-async def test_slow_senders_keep_nobody_out_however_many_addresses_they_have() -> None:
+async def test_slow_senders_keep_no_other_out_however_many_addresses_they_have() -> None:
     settings = ReceiverOptions(address="127.0.0.1:0", bodies_at_once=2, trusted_proxies=("127.0.0.1/32",))
     async with Stage(settings) as stage:
         slow = [await asyncio.open_connection("127.0.0.1", stage.receiver.port) for _ in range(2)]
@@ -400,7 +400,7 @@ async def test_slow_senders_keep_nobody_out_however_many_addresses_they_have() -
             await writer.wait_closed()
 
 
-async def test_who_fails_too_often_is_told_when_to_come_back() -> None:
+async def test_a_caller_that_fails_too_often_gets_a_retry_after() -> None:
     async with Stage(ReceiverOptions(address="127.0.0.1:0", failures_per_minute=5)) as stage:
         wrong = {"X-Gitlab-Token": "wrong"}
         statuses = [(await stage.post(headers=wrong)).status for _ in range(8)]
@@ -425,7 +425,7 @@ async def test_what_a_believed_sender_gets_wrong_is_not_counted_against_it() -> 
         assert [(await stage.post(b"rubbish")).status for _ in range(10)] == [400] * 10
 
 
-async def test_behind_a_trusted_proxy_sources_are_told_apart() -> None:
+async def test_behind_a_trusted_proxy_sources_are_distinguished() -> None:
     settings = ReceiverOptions(
         address="127.0.0.1:0", failures_per_minute=2, trusted_proxies=("127.0.0.0/8", "::1/128")
     )
@@ -468,7 +468,7 @@ async def test_an_api_server_that_does_not_answer_is_a_503_in_time() -> None:
         await eventually_async(lambda: stage.written, 5, "the write that was begun")
 
 
-async def test_until_everything_is_listed_nobody_is_turned_away_for_good(stage: Stage) -> None:
+async def test_until_everything_is_listed_no_caller_is_refused_for_good(stage: Stage) -> None:
     stage.listed = False
     said = await stage.post()
     assert (said.status, said.headers["Retry-After"]) == (503, "5")
