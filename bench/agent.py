@@ -29,7 +29,7 @@ from stoker.controller.cache.gateways import shards_for
 from stoker.domain.protocol import AgentMetadata, GatewayReport, SyncState
 from stoker.domain.refs import CommitId
 from stoker_testkit.cluster.control_plane import ControlPlane
-from stoker_testkit.environments.agent_environment import FILES_ONLY, AgentPlant
+from stoker_testkit.environments.agent_environment import FILES_ONLY, AgentEnvironment
 from stoker_testkit.environments.agent_pod import AgentPod
 from stoker_testkit.repositories.bare_repository import Repository
 from stoker_testkit.stoppable import Stoppable
@@ -64,7 +64,7 @@ class Timings:
 class Gatewayed(Stoppable):
     """One agent beside one gateway, over a folder of many files."""
 
-    def __init__(self, plant: AgentPlant, tree: Tree, git: Server, folder: Path) -> None:
+    def __init__(self, plant: AgentEnvironment, tree: Tree, git: Server, folder: Path) -> None:
         self._plant, self._tree, self._git = plant, tree, git
         self._pod = plant.pod()
         self._log = folder / "gateway.log"
@@ -137,7 +137,7 @@ class Gatewayed(Stoppable):
             timings.steps[step].append(moment - sent)
 
 
-def _at(plant: AgentPlant, commit: CommitId) -> AgentMetadata:
+def _at(plant: AgentEnvironment, commit: CommitId) -> AgentMetadata:
     return replace(plant.metadata, commit=commit)
 
 
@@ -156,7 +156,7 @@ class Fleet(Stoppable):
     They report to as many status maps as the controller would give them.
     """
 
-    def __init__(self, plant: AgentPlant, count: int) -> None:
+    def __init__(self, plant: AgentEnvironment, count: int) -> None:
         self._plant = plant
         self._pods = {f"g{number}": self._pod(f"g{number}") for number in range(count)}
         self._tree = Tree(views=40, with_code=20)
@@ -264,7 +264,7 @@ def measure_one(plane: ControlPlane, folder: Path, options: argparse.Namespace) 
         repository = Repository.create(folder / "served/plant.git")
         plane.create_namespace("one")
         url = f"{git.url}/plant.git"
-        plant = stage.enter_context(AgentPlant.create(plane, "one", folder / "pods", repository, url))
+        plant = stage.enter_context(AgentEnvironment.create(plane, "one", folder / "pods", repository, url))
         one = stage.enter_context(Gatewayed(plant, tree, git, folder))
         first = one.boot()
         print(
@@ -296,7 +296,7 @@ def measure_fleet(plane: ControlPlane, folder: Path, options: argparse.Namespace
         repository = Repository.create(folder / "served/plant.git")
         plane.create_namespace("fleet")
         url = f"{git.url}/plant.git"
-        plant = stage.enter_context(AgentPlant.create(plane, "fleet", folder / "pods", repository, url))
+        plant = stage.enter_context(AgentEnvironment.create(plane, "fleet", folder / "pods", repository, url))
         fleet = stage.enter_context(Fleet(plant, options.agents))
         print(f"starting {options.agents} agents …", flush=True)
         started = fleet.start()

@@ -224,7 +224,9 @@ def open_soak(stage: NodeOperatorCluster, running: ExitStack, folder: Path) -> S
     reverser = ReverserSite(stage.cluster, NAMESPACE, folder, url=server.url("cluster.git"))
     reverser.follow_maps()
     soak = Soak(stage, site, reverser, plant, cluster, server, MemoryLog(stage.node))
-    eventually(lambda: soak._has(first, 0), LOST_SECONDS, lambda: site.tell("Stoker", RESOURCE), interval=0.5)
+    eventually(
+        lambda: soak._has(first, 0), LOST_SECONDS, lambda: site.describe("Stoker", RESOURCE), interval=0.5
+    )
     return soak
 
 
@@ -246,7 +248,7 @@ def main() -> int:
                 break
         held = soak.report(began)
         if soak.lost:
-            print(soak.site.tell("Stoker", RESOURCE), stage.tell(), sep="\n")
+            print(soak.site.describe("Stoker", RESOURCE), stage.describe(), sep="\n")
     return 0 if held else 1
 
 

@@ -24,7 +24,7 @@ from stoker.api import registry
 from stoker_testkit.cluster.cluster_access import ClusterAccess
 from stoker_testkit.cluster.control_plane import ControlPlane
 from stoker_testkit.cluster.shared_control_plane import run_folder, shared_control_plane
-from stoker_testkit.environments.agent_environment import AgentPlant
+from stoker_testkit.environments.agent_environment import AgentEnvironment
 from stoker_testkit.faults.http_fault_proxy import HttpFaultProxy
 from stoker_testkit.faults.tcp_fault_proxy import FaultProxy
 from stoker_testkit.repositories.bare_repository import Repository
@@ -208,10 +208,12 @@ def git_http(repositories: Path) -> Iterator[GitHttpServer]:
 @pytest.fixture
 def plant(
     control_plane: ClusterAccess, namespace: str, git_http: GitHttpServer, tmp_path: Path
-) -> Iterator[AgentPlant]:
+) -> Iterator[AgentEnvironment]:
     """Agents of one resource and the repository that they follow."""
     repository = Repository.create(git_http.root / "plant.git")
-    with AgentPlant.create(control_plane, namespace, tmp_path, repository, git_http.url("plant.git")) as made:
+    with AgentEnvironment.create(
+        control_plane, namespace, tmp_path, repository, git_http.url("plant.git")
+    ) as made:
         yield made
 
 

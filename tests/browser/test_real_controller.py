@@ -49,8 +49,8 @@ def test_every_state_of_real_resources_is_shown_and_a_lost_permission_closes_the
         now = rfc3339(SystemClock().now())
         pods = {name: site.pod(f"{name}-0", name) for name in ("failing", "held", "drifting", "back")}
         for name in ("failing", "held", "drifting"):
-            site.until_told(name, commit=new)
-        site.until_told("back")
+            site.until_metadata(name, commit=new)
+        site.until_metadata("back")
         down = {"reason": "GatewayUnreachable", "error_message": "the gateway cannot be reached"}
         pods["failing"].report(new, SyncState.ERROR, heartbeat_at=now, **down)
         held = (HeldProjectReport("site", "grace"),)

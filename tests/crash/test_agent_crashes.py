@@ -21,7 +21,7 @@ from stoker.domain import failpoints
 from stoker.domain.protocol import SyncState
 from stoker.domain.refs import CommitId
 from stoker.ignition.sync.first_boot import STATE_FILE as FIRST_BOOT
-from stoker_testkit.environments.agent_environment import AgentPlant, check, files_of, project
+from stoker_testkit.environments.agent_environment import AgentEnvironment, check, files_of, project
 from stoker_testkit.gateway.simulated_gateway import SimulatedGateway
 from stoker_testkit.repositories.bare_repository import FileEntry, executable
 from stoker_testkit.wait_until import eventually
@@ -48,7 +48,7 @@ def tree(version: int) -> dict[str, str | FileEntry]:
 class Sufferer:
     """A pod whose agents die, and the commits that it is brought to."""
 
-    def __init__(self, plant: AgentPlant, name: str = "gateway-0") -> None:
+    def __init__(self, plant: AgentEnvironment, name: str = "gateway-0") -> None:
         self.plant = plant
         self.pod = plant.pod(name)
         self.versions: list[dict[str, bytes]] = []
@@ -131,7 +131,7 @@ def turns(sufferer: Sufferer, name: str, most: int) -> int:
 SOME = ("mark.rename.after", "rename.after:4", "carry.after", "scan.after:2")
 
 
-def test_after_a_kill_the_next_agent_arrives_and_forgets_no_scan(plant: AgentPlant) -> None:
+def test_after_a_kill_the_next_agent_arrives_and_forgets_no_scan(plant: AgentEnvironment) -> None:
     sufferer = Sufferer(plant)
     sufferer.settle()
     for failure in SOME:
@@ -140,7 +140,7 @@ def test_after_a_kill_the_next_agent_arrives_and_forgets_no_scan(plant: AgentPla
         sufferer.expect_recovery()
 
 
-def test_a_first_sync_that_is_killed_holds_the_gateway_until_another_is_done(plant: AgentPlant) -> None:
+def test_a_first_sync_that_is_killed_holds_the_gateway_until_another_is_done(plant: AgentEnvironment) -> None:
     sufferer = Sufferer(plant)
     sufferer.publish()
     assert sufferer.dies("folder.rename.after")
@@ -160,7 +160,7 @@ NAMES = [name for name in (*failpoints.ALL_FAILPOINTS, *failpoints.GATEWAY) if n
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", [name for name in NAMES if not name.startswith(FIRST_ONLY)])
-def test_it_does_so_wherever_it_is_killed(plant: AgentPlant, name: str) -> None:
+def test_it_does_so_wherever_it_is_killed(plant: AgentEnvironment, name: str) -> None:
     sufferer = Sufferer(plant)
     sufferer.settle()
     assert turns(sufferer, name, most=4)
@@ -168,7 +168,7 @@ def test_it_does_so_wherever_it_is_killed(plant: AgentPlant, name: str) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", NAMES)
-def test_a_first_sync_does_so_too(plant: AgentPlant, name: str) -> None:
+def test_a_first_sync_does_so_too(plant: AgentEnvironment, name: str) -> None:
     for turn in itertools.count(1):
         sufferer = Sufferer(plant, f"gateway-{turn}")
         sufferer.publish()
@@ -181,7 +181,7 @@ def test_a_first_sync_does_so_too(plant: AgentPlant, name: str) -> None:
 
 
 @pytest.mark.long
-def test_kills_at_any_moment_tear_nothing_and_the_last_agent_arrives(plant: AgentPlant) -> None:
+def test_kills_at_any_moment_tear_nothing_and_the_last_agent_arrives(plant: AgentEnvironment) -> None:
     sufferer = Sufferer(plant)
     sufferer.settle()
     chance = random.Random(1)  # noqa: S311 - nothing is protected by it

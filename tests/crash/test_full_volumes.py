@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from stoker.domain.reasons import Reason
-from stoker_testkit.command_fork_server import Commands, Ended
+from stoker_testkit.command_fork_server import CommandResult, Commands
 from stoker_testkit.repositories.bare_repository import Repository
 from stoker_testkit.repositories.malicious_repository import Stamp, fingerprint
 
@@ -60,7 +60,7 @@ class Site:
         ]
         self._commands = commands
 
-    def sync(self, *failures: str) -> Ended:
+    def sync(self, *failures: str) -> CommandResult:
         return self._commands.run(*self._arguments, failures=failures)
 
 
@@ -93,8 +93,8 @@ def test_a_volume_at_its_end_loses_nothing(site: Site, trouble: str) -> None:
         failures = () if real and mount(site.data, options) else (f"stage.write.before:7={error}",)
         ended = site.sync(*failures)
         assert ended.code == 3, ended
-        assert ended.said["reason"] == Reason.DATA_VOLUME_FAILED
-        assert says in ended.said["message"]
+        assert ended.document["reason"] == Reason.DATA_VOLUME_FAILED
+        assert says in ended.document["message"]
         assert everything_but_the_audit(site) == before
         assert not real or mount(site.data, f"remount,{ROOMY}")
         assert site.sync().code == 0

@@ -22,8 +22,8 @@ from stoker.agent.rollback.state import QuarantineRecord, RollbackRecords
 from stoker.domain import failpoints
 from stoker.domain.protocol import RollbackRequest, SyncState
 from stoker.domain.reasons import Reason
-from stoker_testkit.command_fork_server import Commands, Ended
-from stoker_testkit.environments.agent_environment import AgentPlant, check, files_of, project
+from stoker_testkit.command_fork_server import CommandResult, Commands
+from stoker_testkit.environments.agent_environment import AgentEnvironment, check, files_of, project
 from stoker_testkit.environments.agent_pod import AgentPod
 from stoker_testkit.repositories.bare_repository import Files, Repository, executable
 from stoker_testkit.wait_until import eventually
@@ -93,10 +93,10 @@ class World:
         files = [f"--filename={self.place / 'line.yaml'}", f"--cache-dir={self.place / 'cache'}"]
         return [verb, *files, f"--data-dir={self.data}", "--output=json", *more]
 
-    def run(self, *arguments: str, kill: str = "") -> Ended:
+    def run(self, *arguments: str, kill: str = "") -> CommandResult:
         return self.commands.run(*arguments, failures=[kill] if kill else [])
 
-    def sync(self, kill: str = "") -> Ended:
+    def sync(self, kill: str = "") -> CommandResult:
         return self.run(*self.arguments("sync"), kill=kill)
 
     def tree(self) -> dict[str, tuple[int, str]]:
@@ -110,7 +110,7 @@ class World:
 
     @property
     def snapshots(self) -> list[str]:
-        said = self.run(*self.arguments("rollback", "--list")).said
+        said = self.run(*self.arguments("rollback", "--list")).document
         return [one["id"] for one in said["snapshots"] if not one["trouble"]]
 
     def copied(self, to: Path) -> World:
@@ -151,7 +151,7 @@ def check_automatic(world: World, before: dict[str, tuple[int, str]], kill: str)
     for _ in range(2):
         again = world.sync()
         assert again.code == 3, again
-        assert again.said["reason"] == "AutoRollback"
+        assert again.document["reason"] == "AutoRollback"
         assert world.tree() == before
     held = notes.quarantine
     assert held is not None
@@ -221,7 +221,7 @@ def test_a_sync_that_is_killed_around_its_copy_converges_and_the_copies_are_whol
     ids=["some", "the others"],
 )
 def test_a_gateway_reads_what_a_rollback_brought_back_wherever_its_agent_was_killed(
-    plant: AgentPlant, kills: tuple[str, ...]
+    plant: AgentEnvironment, kills: tuple[str, ...]
 ) -> None:
     pod = plant.pod()
     commit = plant.commit(project("filler", 1))
@@ -248,7 +248,7 @@ def test_a_gateway_reads_what_a_rollback_brought_back_wherever_its_agent_was_kil
         plant.until_converged(pod, commit)
 
 
-def die(plant: AgentPlant, pod: AgentPod, kill: str) -> None:
+def die(plant: AgentEnvironment, pod: AgentPod, kill: str) -> None:
     """An agent that ends there."""
     command = (sys.executable, "-m", "stoker_testkit.faults.failpoints", kill, "--")
     process = pod.start(plant.kubeconfig, command=command)

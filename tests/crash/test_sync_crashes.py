@@ -25,7 +25,7 @@ import pytest
 
 from stoker.domain import failpoints
 from stoker.domain.reasons import Reason
-from stoker_testkit.command_fork_server import Commands, Ended
+from stoker_testkit.command_fork_server import CommandResult, Commands
 from stoker_testkit.gateway.torn_reads.known_content_reader import KnownContentReader
 from stoker_testkit.repositories.bare_repository import Repository, executable
 from stoker_testkit.repositories.malicious_repository import fingerprint
@@ -145,12 +145,12 @@ class World:
             what = [f"--repo={url}", "--ref=main", f"--map=s:{DESTINATION}"]
         return ["sync", *what, *where, *self.options, *options]
 
-    def sync(self, *failures: str) -> Ended:
+    def sync(self, *failures: str) -> CommandResult:
         return self.commands.run(*self.arguments(), failures=failures)
 
     def approval(self) -> tuple[str, ...]:
         """With what a person allows that all that is kept may go."""
-        said = self.commands.run(*self.arguments("--dry-run")).said
+        said = self.commands.run(*self.arguments("--dry-run")).document
         return (f"--approve-plan={said['planDigest']}",) if said["planDigest"] else ()
 
     @contextmanager
@@ -386,7 +386,7 @@ def check_failing_disk(world: World, failure: str) -> bool:
     assert "Traceback" not in ended.err, ended.err
     assert ended.code in range(5), ended
     if ended.code:
-        assert ended.said.get("reason") in (*Reason,) or ended.said["errors"], ended
+        assert ended.document.get("reason") in (*Reason,) or ended.document["errors"], ended
     assert world.elsewhere() == outside
     finish(world)
     return ended.code != 0

@@ -103,7 +103,7 @@ def test_what_is_right_is_left_alone(examiner: CommandCheck) -> None:
 
 def test_a_mention_with_an_option_that_there_is_not_is_found(examiner: CommandCheck) -> None:
     page = read_page("# Page\n\nSay `stoker sync --wacth` or `stoker snyc`.\n", "docs/page.md")
-    option, verb = (one.said.partition("`: ")[2] for one in examiner.page(page))
+    option, verb = (one.problem.partition("`: ")[2] for one in examiner.page(page))
     assert option == "there is no option --wacth"
     assert verb.startswith("No such command 'snyc'.")
 

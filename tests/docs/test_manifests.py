@@ -18,7 +18,7 @@ from stoker_testkit.docs_checks.command_check import documents_of, patches_of
 from stoker_testkit.docs_checks.markdown_page import Page
 from stoker_testkit.docs_checks.server_dry_run import ServerDryRun
 from stoker_testkit.docs_checks.tool_help import Tool
-from stoker_testkit.docs_checks.yaml_fences import Content, Sort, Unclear, content_of, patch_of
+from stoker_testkit.docs_checks.yaml_fences import Content, FenceKind, UnclearFence, content_of, patch_of
 
 pytestmark = pytest.mark.xdist_group("documents")
 
@@ -52,11 +52,11 @@ def test_every_manifest_is_taken_and_every_value_rendered(
 ) -> None:
     wrong: list[str] = []
     used: set[str] = set()
-    counted = dict.fromkeys(Sort, 0)
+    counted = dict.fromkeys(FenceKind, 0)
     for place, text in pieces(pages):
         try:
             content = content_of(text)
-        except Unclear as unclear:
+        except UnclearFence as unclear:
             wrong.append(f"{place}: {unclear}")
             continue
         counted[content.sort] += 1
@@ -95,7 +95,7 @@ def judged(
     content: Content, asked: ServerDryRun, others: ServerDryRun, folder: Path, used: set[str]
 ) -> Iterator[str]:
     for one in content.documents:
-        if content.sort is Sort.VALUES:
+        if content.sort is FenceKind.VALUES:
             refused = refusal(one, folder)
             if refused:
                 yield refused
@@ -135,5 +135,5 @@ def test_each_sort_of_mistake_is_found(
 
 @pytest.mark.parametrize("text", ["spec: {}\n", "a: [\n", "- a\n", "# part of: nothing\nspec: {}\n"])
 def test_a_manifest_of_unclear_content_is_refused(text: str) -> None:
-    with pytest.raises(Unclear):
+    with pytest.raises(UnclearFence):
         content_of(text)

@@ -63,7 +63,7 @@ def test_a_fetcher_fills_the_volume_that_all_gateways_read(stages: DeploymentVar
         eventually(
             lambda path=path, name=name: '"description"' in (stages.delivered(name, path) or ""),  # type: ignore[misc]
             PATIENCE,
-            stages.tell,
+            stages.describe,
         )
 
 
@@ -71,7 +71,7 @@ def test_every_namespace_belongs_to_one_shard(stages: DeploymentVariants) -> Non
     played(stages, "two-sites")
     commit = stages.push()
     for index, namespace in enumerate((NAMESPACE, CELLAR)):
-        eventually(lambda namespace=namespace: told(stages, namespace) == commit, PATIENCE, stages.tell)  # type: ignore[misc]
+        eventually(lambda namespace=namespace: told(stages, namespace) == commit, PATIENCE, stages.describe)  # type: ignore[misc]
         shard, label = stages.shard(index), f'{{controller="stoker-controller-{index}"}}'
         assert set(shard.readings("ignition_sync_resource_ready")) == {
             f'{{cr="line-1",namespace="{namespace}"}}'

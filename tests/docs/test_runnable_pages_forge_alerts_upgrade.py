@@ -50,8 +50,8 @@ def everybody_is_told(stage: ForgeAndAlerts) -> None:
     def keys(action: str) -> list[str]:
         return [one["dedup_key"] for one in services.heard("pagerduty") if one["event_action"] == action]
 
-    begun = eventually(lambda: sorted(keys("trigger")), PATIENCE, stage.tell)
-    eventually(lambda: sorted(keys("resolve")) == begun, PATIENCE, lambda: f"{begun} end: {stage.tell()}")
+    begun = eventually(lambda: sorted(keys("trigger")), PATIENCE, stage.describe)
+    eventually(lambda: sorted(keys("resolve")) == begun, PATIENCE, lambda: f"{begun} end: {stage.describe()}")
     assert len(set(begun)) == len(begun)
     for chat in ("slack", "teams"):  # the others of its Warnings are not what the page tries
         told = [one for one in services.heard(chat) if FOLDER in json.dumps(one)]

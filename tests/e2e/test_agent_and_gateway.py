@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from stoker.domain.protocol import HeldProjectReport, SyncState
 from stoker.domain.reasons import Reason
-from stoker_testkit.environments.agent_environment import AgentPlant, check, files_of, project
+from stoker_testkit.environments.agent_environment import AgentEnvironment, check, files_of, project
 from stoker_testkit.environments.agent_pod import AgentPod
 from stoker_testkit.gateway.redundant_pair import RedundantPair
 from stoker_testkit.gateway.runtime import State
@@ -24,7 +24,7 @@ def both(version: int) -> dict[str, str]:
     return project("filler", version) | project("packer", version)
 
 
-def test_a_project_open_in_a_designer_waits_is_named_and_follows(plant: AgentPlant) -> None:
+def test_a_project_open_in_a_designer_waits_is_named_and_follows(plant: AgentEnvironment) -> None:
     pod = plant.pod()
     first = plant.commit(both(1))
     waiting = plant.spec(ignition={"designerSessionTimeout": "3s"})
@@ -57,11 +57,11 @@ def test_a_project_open_in_a_designer_waits_is_named_and_follows(plant: AgentPla
     plant.until_converged(pod, third)
 
 
-def packer_of(plant: AgentPlant, version: int) -> dict[str, bytes]:
+def packer_of(plant: AgentEnvironment, version: int) -> dict[str, bytes]:
     return {path: text.encode() for path, text in project("packer", version).items()}
 
 
-def test_a_scan_that_is_refused_is_asked_for_until_it_is_made(plant: AgentPlant) -> None:
+def test_a_scan_that_is_refused_is_asked_for_until_it_is_made(plant: AgentEnvironment) -> None:
     pod = plant.pod()
     first = plant.commit(both(1))
     plant.publish(first, agent_spec=plant.spec())
@@ -90,7 +90,7 @@ def test_a_scan_that_is_refused_is_asked_for_until_it_is_made(plant: AgentPlant)
     assert keys.keys() != gateway.settings.keys.keys()
 
 
-def test_a_gateway_that_restarts_gets_its_files_and_its_scan(plant: AgentPlant) -> None:
+def test_a_gateway_that_restarts_gets_its_files_and_its_scan(plant: AgentEnvironment) -> None:
     pod = plant.pod()
     first = plant.commit(both(1))
     plant.publish(first, agent_spec=plant.spec())
@@ -114,7 +114,7 @@ def test_a_gateway_that_restarts_gets_its_files_and_its_scan(plant: AgentPlant) 
         "one that ran a moment ago may have Designers: it is asked for a while"
     )
     pod.stop()
-    assert pod.said("watch.stopped")
+    assert pod.logged("watch.stopped")
 
     pod.start(plant.kubeconfig)  # this one has not seen it run, so it does not wait
     report = plant.maps.until_report(reason=Reason.GATEWAY_UNREACHABLE, commit=third, pod=pod)
@@ -128,7 +128,9 @@ def test_a_gateway_that_restarts_gets_its_files_and_its_scan(plant: AgentPlant) 
     assert report.scan_result == "projects=200 config=200"
 
 
-def test_a_backup_waits_for_its_primary_leaves_replication_alone_and_takes_over(plant: AgentPlant) -> None:
+def test_a_backup_waits_for_its_primary_leaves_replication_alone_and_takes_over(
+    plant: AgentEnvironment,
+) -> None:
     master = plant.pod("gateway-0", "filler", redundancy_role="primary", peer_gateway_name="filler-b")
     backup = plant.pod(
         "gateway-1", "filler-b", redundancy_role="backup", peer_gateway_name="filler", sync_period="300"
@@ -194,7 +196,7 @@ def types(provider: str, *names: str) -> dict[str, str]:
     }
 
 
-def test_what_a_module_fills_or_a_parent_has_is_left_to_them(plant: AgentPlant) -> None:
+def test_what_a_module_fills_or_a_parent_has_is_left_to_them(plant: AgentEnvironment) -> None:
     pod = plant.pod(tag_inheritance_strategy="leaf-only")
     modules = ("com.inductiveautomation.perspective", "com.cirruslink.mqtt.engine.gateway")
     put(

@@ -12,7 +12,7 @@ from stoker.agent.status.status_report import WRITE_SECONDS
 from stoker.domain.protocol import SyncState
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import RepoUrl
-from stoker_testkit.environments.agent_environment import AgentPlant, check, files_of, project
+from stoker_testkit.environments.agent_environment import AgentEnvironment, check, files_of, project
 from stoker_testkit.faults.stream_faults import Fault, FaultKind
 from stoker_testkit.faults.tcp_fault_proxy import FaultProxy
 from stoker_testkit.repositories.git_http_server import GitHttpServer
@@ -31,7 +31,7 @@ def stay_away(began: float) -> None:
     "silent", [False, pytest.param(True, marks=pytest.mark.long)], ids=["refusing", "silent"]
 )
 def test_the_api_server_is_away_and_syncs_go_on(
-    plant: AgentPlant, fault_proxy: FaultProxy, silent: bool
+    plant: AgentEnvironment, fault_proxy: FaultProxy, silent: bool
 ) -> None:
     plant.kubeconfig = plant.cluster.kubeconfig(
         "admin", namespace=plant.namespace, server=f"https://{fault_proxy.address}"
@@ -55,7 +55,7 @@ def test_the_api_server_is_away_and_syncs_go_on(
         stay_away(time.monotonic())
         fault_proxy.lift()
     plant.until_converged(own, second)
-    assert own.said("status.unwritten"), "it is told in the log while nobody else can be told"
+    assert own.logged("status.unwritten"), "it is told in the log while nobody else can be told"
     assert told.file(FILLER) == project("filler", 1)[FILLER], "who was told nothing stays where it is"
     assert told.ask("/healthz")[0] == 200
     third = plant.commit(project("filler", 3))
@@ -64,7 +64,7 @@ def test_the_api_server_is_away_and_syncs_go_on(
         plant.until_converged(pod, third, key)
 
 
-def test_git_is_away_and_what_was_missed_follows(plant: AgentPlant, git_http: GitHttpServer) -> None:
+def test_git_is_away_and_what_was_missed_follows(plant: AgentEnvironment, git_http: GitHttpServer) -> None:
     with FaultProxy.start(git_http.url("")) as network:
         plant.publish(git_url=RepoUrl(f"http://{network.address}/plant.git"))
         pod = plant.pod()
@@ -92,7 +92,7 @@ def test_git_is_away_and_what_was_missed_follows(plant: AgentPlant, git_http: Gi
         assert Reason.SOURCE_UNREACHABLE in {entry.result for entry in report.history}
 
 
-def test_a_map_that_is_deleted_and_made_again_is_followed_again(plant: AgentPlant) -> None:
+def test_a_map_that_is_deleted_and_made_again_is_followed_again(plant: AgentEnvironment) -> None:
     pod = plant.pod()
     first = plant.commit(project("filler", 1))
     plant.publish(first, agent_spec=plant.spec())
@@ -112,7 +112,7 @@ def test_a_map_that_is_deleted_and_made_again_is_followed_again(plant: AgentPlan
     )
 
 
-def test_ten_agents_that_report_at_once_lose_no_key(plant: AgentPlant) -> None:
+def test_ten_agents_that_report_at_once_lose_no_key(plant: AgentEnvironment) -> None:
     """Without gateways: whoever starts ten of those has no core left for what is to be seen here."""
     first = plant.commit(project("filler", 1))
     plant.publish(first)

@@ -13,7 +13,7 @@ from stoker.domain.protocol import SyncState
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import RepoUrl
 from stoker_testkit.cluster.cluster_access import ClusterAccess
-from stoker_testkit.environments.agent_environment import SERVICE, AgentPlant, project
+from stoker_testkit.environments.agent_environment import SERVICE, AgentEnvironment, project
 from stoker_testkit.environments.agent_pod import AgentPod
 from stoker_testkit.repositories.bare_repository import Repository
 from stoker_testkit.repositories.git_http_server import GitHttpServer
@@ -25,13 +25,13 @@ from stoker_testkit.wait_until import eventually
 @pytest.fixture
 def plant(
     kinds: ClusterAccess, namespace: str, git_http: GitHttpServer, tmp_path: Path
-) -> Iterator[AgentPlant]:
+) -> Iterator[AgentEnvironment]:
     repository = Repository.create(git_http.root / "plant.git")
-    with AgentPlant.create(kinds, namespace, tmp_path, repository, git_http.url("plant.git")) as made:
+    with AgentEnvironment.create(kinds, namespace, tmp_path, repository, git_http.url("plant.git")) as made:
         yield made
 
 
-def test_files_come_before_the_gateway_and_its_first_boot_is_met_once_more(plant: AgentPlant) -> None:
+def test_files_come_before_the_gateway_and_its_first_boot_is_met_once_more(plant: AgentEnvironment) -> None:
     pod = plant.pod()
     first = plant.commit(project("filler", 1) | {"config/resources/core/note.txt": "ours"})
     plant.publish(first, agent_spec=plant.spec())
@@ -72,7 +72,7 @@ def known_hosts(server: GitSshServer) -> Iterator[str]:
 
 
 def test_over_ssh_and_a_host_that_is_another_one_is_not_believed(
-    plant: AgentPlant, git_ssh: GitSshServer
+    plant: AgentEnvironment, git_ssh: GitSshServer
 ) -> None:
     key = git_ssh.authorized_key()
     pod = plant.pod()
@@ -100,7 +100,7 @@ def test_over_ssh_and_a_host_that_is_another_one_is_not_believed(
     assert key.read_text().splitlines()[1] not in json.dumps([pod.lines(), plant.maps.status()])
 
 
-def profile(plant: AgentPlant, destination: str) -> None:
+def profile(plant: AgentEnvironment, destination: str) -> None:
     manifest = {
         "apiVersion": "stoker.io/v1alpha1",
         "kind": "SyncProfile",
@@ -110,7 +110,7 @@ def profile(plant: AgentPlant, destination: str) -> None:
     plant.cluster.kubectl("apply", "-f", "-", stdin=json.dumps(manifest))
 
 
-def approve_deletions(plant: AgentPlant, pod: AgentPod) -> None:
+def approve_deletions(plant: AgentEnvironment, pod: AgentPod) -> None:
     """Approve the plan that empties a destination which no mapping has any more.
 
     The gateway can show an applied plan before the report does, so the plan approved last is not a new one.
@@ -126,7 +126,7 @@ def approve_deletions(plant: AgentPlant, pod: AgentPod) -> None:
     pod.annotate({"approved-plan": report.pending_plan.digest})
 
 
-def test_update_own_ref_pause_and_profile_one_after_another(plant: AgentPlant) -> None:
+def test_update_own_ref_pause_and_profile_one_after_another(plant: AgentEnvironment) -> None:
     pod = plant.pod(sync_period="1")
     first = plant.commit(project("filler", 1))
     plant.publish(first, agent_spec=plant.spec())

@@ -44,7 +44,7 @@ from stoker_testkit.environments.bidirectional_environment import (
     BRANCH,
     FOLDER,
     GATEWAY,
-    PlayedController,
+    InProcessController,
     working,
 )
 from stoker_testkit.manual_clock import ManualClock
@@ -67,7 +67,7 @@ def histories() -> list[Sequence[int]]:
 class DictSender(OutboxSender):
     """Puts sets where the played controller finds them."""
 
-    def __init__(self, controller: PlayedController) -> None:
+    def __init__(self, controller: InProcessController) -> None:
         self._controller = controller
 
     async def send(self, key: str, set_id: str, chunks: Sequence[bytes]) -> None:
@@ -103,7 +103,7 @@ class History:
         self.repository.commit({f"{FOLDER}/{path}": self._lines() for path in PATHS[:3]})
         strategy = list(ConflictStrategy)[self.seed % 3]
         policy = BidirectionalPolicy(enabled=True, watch_paths=("projects/**",), conflicts=strategy)
-        self.controller = PlayedController(self.repository, self.clock, policy, self.folder / "controller")
+        self.controller = InProcessController(self.repository, self.clock, policy, self.folder / "controller")
         self.data = self.folder / "data"
         self.data.mkdir()
         self._start_agent()

@@ -21,7 +21,7 @@ from stoker_testkit.chart.process_release import HOME, ProcessRelease
 from stoker_testkit.cluster.control_plane import ControlPlane
 from stoker_testkit.environments.agent_environment import project
 from stoker_testkit.environments.operator_environment import GATEWAY, IGNITION, PATIENCE
-from stoker_testkit.environments.operator_process_environment import OperatedSite
+from stoker_testkit.environments.operator_process_environment import OperatorSite
 from stoker_testkit.forges.gitea import GiteaServer
 from stoker_testkit.gateway.settings import ApiKey
 from stoker_testkit.kubelet.process_containers import GatewayImage, Image, Program
@@ -58,9 +58,9 @@ def operator(
 
 
 @pytest.fixture
-def site(operator: tuple[ProcessRelease, ProcessKubelet, GatewayImage], tmp_path: Path) -> OperatedSite:
+def site(operator: tuple[ProcessRelease, ProcessKubelet, GatewayImage], tmp_path: Path) -> OperatorSite:
     release, kubelet, gateways = operator
-    return OperatedSite.open(release, kubelet, gateways, f"site-{uuid.uuid4().hex[:8]}", tmp_path)
+    return OperatorSite.open(release, kubelet, gateways, f"site-{uuid.uuid4().hex[:8]}", tmp_path)
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ QUICK = {"sync_period": "1"}
 
 
 def test_quick_start_of_the_specification(
-    site: OperatedSite, plant: Repository, git_ssh: GitSshServer
+    site: OperatorSite, plant: Repository, git_ssh: GitSshServer
 ) -> None:
     """A key for git, a key for the gateway, one resource, two annotations."""
     first = plant.commit(files("ignition"))
@@ -113,7 +113,7 @@ def test_quick_start_of_the_specification(
 LINE = ("filler", "capper", "labeler", "packer", "palletizer")
 
 
-def check_five_gateways(kind: str, site: OperatedSite, plant: Repository, server: GitHttpServer) -> None:
+def check_five_gateways(kind: str, site: OperatorSite, plant: Repository, server: GitHttpServer) -> None:
     first = plant.commit(files(*LINE))
     site.apply(kind, "line", git=git(server), polling=FAST, gateway=GATEWAY)
     for name in LINE:
@@ -137,19 +137,19 @@ def check_five_gateways(kind: str, site: OperatedSite, plant: Repository, server
         assert site.gateway(name).stale() == []
 
 
-def test_five_gateways_one_repository(site: OperatedSite, plant: Repository, git_http: GitHttpServer) -> None:
+def test_five_gateways_one_repository(site: OperatorSite, plant: Repository, git_http: GitHttpServer) -> None:
     check_five_gateways("Stoker", site, plant, git_http)
 
 
 @pytest.mark.long
 def test_five_gateways_of_an_ignitionsync(
-    site: OperatedSite, plant: Repository, git_http: GitHttpServer
+    site: OperatorSite, plant: Repository, git_http: GitHttpServer
 ) -> None:
     check_five_gateways("IgnitionSync", site, plant, git_http)
 
 
 @pytest.mark.long
-def test_replicated_frontends(site: OperatedSite, plant: Repository, git_http: GitHttpServer) -> None:
+def test_replicated_frontends(site: OperatorSite, plant: Repository, git_http: GitHttpServer) -> None:
     """Replicas share the gateway's name, so that their reports go by the names of their pods."""
     first = plant.commit(files("frontend"))
     site.apply("Stoker", "web", git=git(git_http), polling=FAST, gateway=GATEWAY)
@@ -167,7 +167,7 @@ def test_replicated_frontends(site: OperatedSite, plant: Repository, git_http: G
     assert [site.file(pod, title("frontend")) for pod in site.pods()] == [content("frontend", 2)] * 2
 
 
-def test_push_to_webhook_to_all_gateways_verified(site: OperatedSite, tmp_path: Path) -> None:
+def test_push_to_webhook_to_all_gateways_verified(site: OperatorSite, tmp_path: Path) -> None:
     """A real forge calls the receiver; nobody polls."""
     with GiteaServer.start(tmp_path / "gitea") as forge:
         repository = forge.create_repository("plant")
@@ -196,11 +196,11 @@ def test_push_to_webhook_to_all_gateways_verified(site: OperatedSite, tmp_path: 
         pushed = repository.commit("services/north/projects/north/notes.txt", b"from the webhook\n")
         site.until_synced("Stoker", "plant", CommitId(pushed), 2)
         assert site.file("north", "projects/north/notes.txt") == "from the webhook\n"
-        site.until_told("plant", trigger="webhook", commit=CommitId(pushed))
+        site.until_metadata("plant", trigger="webhook", commit=CommitId(pushed))
 
 
 @pytest.mark.long
-def test_ref_override_and_skew(site: OperatedSite, plant: Repository, git_http: GitHttpServer) -> None:
+def test_ref_override_and_skew(site: OperatorSite, plant: Repository, git_http: GitHttpServer) -> None:
     first = plant.commit(files("north", "south"))
     hotfix = plant.commit(files("north", version=9), branch="hotfix", onto=first)
     site.apply("Stoker", "plant", git=git(git_http), polling=FAST, gateway=GATEWAY)
@@ -225,7 +225,7 @@ def test_ref_override_and_skew(site: OperatedSite, plant: Repository, git_http: 
 
 
 @pytest.mark.long
-def test_pause_and_emergency_stop(site: OperatedSite, plant: Repository, git_http: GitHttpServer) -> None:
+def test_pause_and_emergency_stop(site: OperatorSite, plant: Repository, git_http: GitHttpServer) -> None:
     first = plant.commit(files("north"))
     site.apply("Stoker", "plant", git=git(git_http), polling=FAST, gateway=GATEWAY)
     site.gateway_pod("north", service_path="services/north", **QUICK)
@@ -239,7 +239,7 @@ def test_pause_and_emergency_stop(site: OperatedSite, plant: Repository, git_htt
     # Another resource at the same branch shows when the new commit could have been seen.
     site.apply("Stoker", "witness", git=git(git_http), polling=FAST)
     second = plant.commit(files("north", version=2))
-    site.until_told("witness", commit=second)
+    site.until_metadata("witness", commit=second)
     report = site.reports("Stoker", "plant")["north"]
     assert (report.reason, report.synced_commit) == ("Paused", first)
     assert site.file("north", title("north")) == content("north", 1)
@@ -260,7 +260,7 @@ def test_pause_and_emergency_stop(site: OperatedSite, plant: Repository, git_htt
     site.until_synced("Stoker", "plant", third, 1)
 
 
-def test_an_artifact_of_the_plants_own_registry(site: OperatedSite, tmp_path: Path) -> None:
+def test_an_artifact_of_the_plants_own_registry(site: OperatorSite, tmp_path: Path) -> None:
     """Where no forge can be reached: a registry with the plant's own authority and a password."""
     authority = Authority()
     with Registry.start(tmp_path / "registry", auth="basic", authority=authority) as registry:
@@ -289,10 +289,10 @@ def test_an_artifact_of_the_plants_own_registry(site: OperatedSite, tmp_path: Pa
         site.until_synced("Stoker", "plant", first, 1)
         assert site.file("north", title("north")) == content("north", 1)
 
-        assert registry.password not in site.kubelet.log(site.namespace, "north") + site.release.said()
+        assert registry.password not in site.kubelet.log(site.namespace, "north") + site.release.log_tail()
 
 
-def test_rotation_of_a_secret(site: OperatedSite, plant: Repository, git_http: GitHttpServer) -> None:
+def test_rotation_of_a_secret(site: OperatorSite, plant: Repository, git_http: GitHttpServer) -> None:
     """Both Secrets that a gateway lives by are changed under it; no pod is touched."""
     git_http.users = {TOKEN_USER: "old"}
     site.secret("forge", token="old")
@@ -310,7 +310,7 @@ def test_rotation_of_a_secret(site: OperatedSite, plant: Repository, git_http: G
     eventually(
         lambda: site.condition("Stoker", "plant", "RepoCloned")[0] == "False",
         PATIENCE,
-        lambda: site.tell("Stoker", "plant"),
+        lambda: site.describe("Stoker", "plant"),
     )
     site.change_secret("forge", token="new")
     site.until_synced("Stoker", "plant", second, 1)
@@ -326,11 +326,11 @@ def test_rotation_of_a_secret(site: OperatedSite, plant: Repository, git_http: G
     (agent,) = pod["status"]["initContainerStatuses"]
     logged = site.kubelet.log(site.namespace, "north")
     assert (pod["metadata"]["uid"], agent["restartCount"]) == lives, logged
-    assert planted("rotated-key") not in logged + site.release.said()
+    assert planted("rotated-key") not in logged + site.release.log_tail()
 
 
 def test_a_pod_without_a_sidecar_is_reported(
-    site: OperatedSite, plant: Repository, git_http: GitHttpServer
+    site: OperatorSite, plant: Repository, git_http: GitHttpServer
 ) -> None:
     plant.commit(files("north"))
     site.apply("Stoker", "plant", git=git(git_http), polling=FAST, gateway=GATEWAY)
@@ -350,7 +350,7 @@ def test_a_pod_without_a_sidecar_is_reported(
 
 
 @pytest.mark.long
-def test_both_kinds_side_by_side(site: OperatedSite, plant: Repository, git_http: GitHttpServer) -> None:
+def test_both_kinds_side_by_side(site: OperatorSite, plant: Repository, git_http: GitHttpServer) -> None:
     """Two resources of one name, each with its gateway, its ref and its maps."""
     first = plant.commit(files("north", "south"))
     second = plant.commit(files("north", "south", version=2), branch="next")
@@ -368,7 +368,7 @@ def test_both_kinds_side_by_side(site: OperatedSite, plant: Repository, git_http
 
 @pytest.mark.long
 def test_two_repositories_in_one_namespace(
-    site: OperatedSite, plant: Repository, git_http: GitHttpServer
+    site: OperatorSite, plant: Repository, git_http: GitHttpServer
 ) -> None:
     other = Repository.create(git_http.root / "other.git")
     first, second = plant.commit(files("north")), other.commit(files("south"))
@@ -385,7 +385,7 @@ def test_two_repositories_in_one_namespace(
 
 
 @pytest.mark.long
-def test_profile_dependency_order(site: OperatedSite, plant: Repository, git_http: GitHttpServer) -> None:
+def test_profile_dependency_order(site: OperatorSite, plant: Repository, git_http: GitHttpServer) -> None:
     """The hub gets a commit first; while it cannot take it, its spokes stay where they are."""
     first = plant.commit(files("hub", "spoke"))
     for name, before in (("hub", ()), ("spoke", ("hub",))):
@@ -408,7 +408,7 @@ def test_profile_dependency_order(site: OperatedSite, plant: Repository, git_htt
 
 
 def test_a_canary_stops_where_its_health_check_fails(
-    site: OperatedSite, plant: Repository, git_http: GitHttpServer
+    site: OperatorSite, plant: Repository, git_http: GitHttpServer
 ) -> None:
     """Stage by stage; the second one is not well, and nothing of the third has changed."""
     with StubHttpService.start() as service:
@@ -428,7 +428,7 @@ def test_a_canary_stops_where_its_health_check_fails(
             progress = site.status("Stoker", "plant")["release"]
             return [one["state"] for one in progress["stages"]]
 
-        eventually(lambda: state() == ["Passed"] * 3, PATIENCE, lambda: site.tell("Stoker", "plant"))
+        eventually(lambda: state() == ["Passed"] * 3, PATIENCE, lambda: site.describe("Stoker", "plant"))
         before = site.reports("Stoker", "plant")["office"]
         service.broken.add("/lines")
         second = plant.commit(files("lab", "filler", "office", version=2))
@@ -450,7 +450,7 @@ def test_a_canary_stops_where_its_health_check_fails(
 
 @pytest.mark.long
 def test_deletion_waits_for_agents_and_leaves_the_files(
-    site: OperatedSite, plant: Repository, git_http: GitHttpServer
+    site: OperatorSite, plant: Repository, git_http: GitHttpServer
 ) -> None:
     first = plant.commit(files("north"))
     site.apply("Stoker", "plant", git=git(git_http), polling=FAST, gateway=GATEWAY)
@@ -458,14 +458,17 @@ def test_deletion_waits_for_agents_and_leaves_the_files(
     site.until_synced("Stoker", "plant", first, 1)
     site.delete("Stoker", "plant")
     eventually(
-        lambda: not site.get("Stoker", "plant"), PATIENCE, lambda: site.tell("Stoker", "plant"), interval=0.1
+        lambda: not site.get("Stoker", "plant"),
+        PATIENCE,
+        lambda: site.describe("Stoker", "plant"),
+        interval=0.1,
     )
     eventually(lambda: not ours_in(site), PATIENCE, lambda: f"{ours_in(site)} go with it", interval=0.2)
     assert site.file("north", title("north")) == content("north", 1)
     assert site.gateway("north").asked("GET", "/gateway-info"), "the gateway runs on"
 
 
-def ours_in(site: OperatedSite) -> list[str]:
+def ours_in(site: OperatorSite) -> list[str]:
     """What the operator made in the namespace."""
     kinds = ("ConfigMap", "Role", "RoleBinding", "PersistentVolumeClaim")
     return [
@@ -477,7 +480,7 @@ def ours_in(site: OperatedSite) -> list[str]:
 
 
 def test_uninstall_leaves_nothing_behind(
-    site: OperatedSite, plant: Repository, git_http: GitHttpServer
+    site: OperatorSite, plant: Repository, git_http: GitHttpServer
 ) -> None:
     """The last story: after it there is no operator."""
     plant.commit(files("north"))

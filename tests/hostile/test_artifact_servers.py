@@ -31,7 +31,7 @@ from stoker_testkit.services.oci_artifacts import (
     OCI_INDEX,
     OCI_LAYER,
     Layer,
-    Published,
+    PublishedArtifact,
     digest_of,
     flux,
     index,
@@ -58,7 +58,7 @@ class Server:
         """Path and login of each request."""
         self.host = ""
 
-    def publish(self, artifact: Published) -> None:
+    def publish(self, artifact: PublishedArtifact) -> None:
         for name in ("v1", artifact.digest):
             self.answers[f"/v2/plant/manifests/{name}"] = _plainly(artifact.manifest)
         for inner in artifact.inner:
@@ -67,7 +67,7 @@ class Server:
             self.answers[f"/v2/plant/blobs/{digest}"] = _plainly(content)
 
     async def pull(
-        self, folder: Path, artifact: Published = GOOD, limits: ArtifactLimits | None = None
+        self, folder: Path, artifact: PublishedArtifact = GOOD, limits: ArtifactLimits | None = None
     ) -> list[str]:
         pulled = await self.registry(limits).pull(
             CommitId(artifact.digest.removeprefix("sha256:")), TAG, folder
@@ -139,7 +139,7 @@ async def server() -> AsyncIterator[Server]:
         yield one
 
 
-def layer_of(artifact: Published) -> str:
+def layer_of(artifact: PublishedArtifact) -> str:
     return str(json.loads(artifact.manifest)["layers"][0]["digest"])
 
 
@@ -303,7 +303,7 @@ async def test_layers_share_what_they_may_unpack_to(server: Server, tmp_path: Pa
 async def test_an_index_by_a_digest_that_is_no_id_is_refused_by_name(server: Server, tmp_path: Path) -> None:
     said = json.loads(index(GOOD).manifest)
     said["manifests"][0]["digest"] = "sha512:" + "0" * 128
-    outer = Published(json.dumps(said).encode(), OCI_INDEX)
+    outer = PublishedArtifact(json.dumps(said).encode(), OCI_INDEX)
     server.publish(outer)
     assert await reason_of(server.pull(tmp_path, outer)) == Reason.ARTIFACT_REFUSED
 
@@ -359,7 +359,7 @@ async def test_a_manifest_that_its_index_says_is_too_large_is_not_fetched(
 ) -> None:
     said = json.loads(index(GOOD).manifest)
     said["manifests"][0]["size"] = 5 << 20
-    artifact = Published(json.dumps(said).encode(), OCI_INDEX)
+    artifact = PublishedArtifact(json.dumps(said).encode(), OCI_INDEX)
     server.publish(artifact)
     assert await reason_of(server.pull(tmp_path, artifact)) == Reason.SOURCE_TOO_LARGE
     assert [path for path, _ in server.seen] == [f"/v2/plant/manifests/{artifact.digest}"]
@@ -368,7 +368,7 @@ async def test_a_manifest_that_its_index_says_is_too_large_is_not_fetched(
 async def test_a_false_size_of_a_large_blob(server: Server, tmp_path: Path) -> None:
     told = json.loads(GOOD.manifest)
     told["layers"][0]["size"] = 1
-    lying = Published(json.dumps(told).encode(), blobs=GOOD.blobs)
+    lying = PublishedArtifact(json.dumps(told).encode(), blobs=GOOD.blobs)
     server.publish(lying)
     assert await reason_of(server.pull(tmp_path, lying)) == Reason.ARTIFACT_DAMAGED
 

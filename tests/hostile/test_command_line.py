@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from stoker.cli.exit_codes import ExitCode
-from stoker_testkit.command_fork_server import Commands, Ended
+from stoker_testkit.command_fork_server import CommandResult, Commands
 from stoker_testkit.repositories.bare_repository import Repository, submodule, symlink
 from stoker_testkit.repositories.git_http_server import GitHttpServer
 from stoker_testkit.repositories.malicious_repository import LFS_POINTER, Attack
@@ -48,13 +48,13 @@ def arguments(attack: Attack, *options: str, repo: str = "", ref: str = "main") 
     ]
 
 
-def assert_refused(attack: Attack, ended: Ended) -> str:
+def assert_refused(attack: Attack, ended: CommandResult) -> str:
     """What was said, when nothing was done."""
     assert "Traceback" not in ended.err, ended.err
     assert ended.code == ExitCode.WRONG_INPUT, ended
     assert not (attack.data / "projects/P").exists()
     assert {path.name for path in attack.data.glob(".sync-*/*")} <= {"lock", "writer"}
-    message = str(ended.said["message"])
+    message = str(ended.document["message"])
     assert message.isprintable()
     assert len(message) < 600
     return message
@@ -216,11 +216,11 @@ def test_a_glob_that_others_choke_on_costs_no_time(attack: Attack, commands: Com
 # No program but git.
 
 
-def run(attack: Attack, *options: str, env: dict[str, str], repo: str = "") -> Ended:
+def run(attack: Attack, *options: str, env: dict[str, str], repo: str = "") -> CommandResult:
     """From the very start, in surroundings of its own."""
     command = [sys.executable, "-m", "stoker", *arguments(attack, *options, repo=repo)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, env=env)
-    return Ended(done.returncode, done.stdout, done.stderr)
+    return CommandResult(done.returncode, done.stdout, done.stderr)
 
 
 def decoys(folder: Path) -> dict[str, str]:
@@ -282,8 +282,8 @@ def test_no_program_but_git_is_started_whatever_a_repository_asks_for(
         ended = run(attack, env=env, repo=git_http.url("evil.git") if over == "http" else "")
     assert ended.code == ExitCode.PARTIAL, ended
     assert attack.delivered() == {"good": b"good", "$(touch canary)": b"1"}
-    assert [note["path"] for note in ended.said["errors"]] == ["projects/P/large.bin"]
-    assert [note["path"] for note in ended.said["skipped"]] == ["s/mod"]
+    assert [note["path"] for note in ended.document["errors"]] == ["projects/P/large.bin"]
+    assert [note["path"] for note in ended.document["skipped"]] == ["s/mod"]
     assert not canary.exists()
     started = tmp_path / "started"
     assert not started.exists(), started.read_text()

@@ -12,7 +12,7 @@ import pytest
 
 from stoker.cli.exit_codes import ExitCode
 from stoker.domain.reasons import Reason
-from stoker_testkit.command_fork_server import Commands, Ended
+from stoker_testkit.command_fork_server import CommandResult, Commands
 from stoker_testkit.repositories.bare_repository import Repository, submodule
 from stoker_testkit.repositories.commit_signers import Signer, ssh_signer
 from stoker_testkit.repositories.git_http_server import GitHttpServer
@@ -35,7 +35,7 @@ class Site(Attack):
         self._commands = commands
         self.repo = str(self.url)
 
-    def run(self, *options: str, ref: str = "main") -> Ended:
+    def run(self, *options: str, ref: str = "main") -> CommandResult:
         where = [f"--data-dir={self.data}", f"--cache-dir={self.cache}", "--output=json"]
         with self.guarded():
             ended = self._commands.run(
@@ -50,9 +50,9 @@ class Site(Attack):
         """What was said; not one file in the destination is another, nor is one more or less there."""
         before = fingerprint(self.data / "projects")
         ended = self.run(*options, ref=ref)
-        assert (ended.code, ended.said.get("reason")) == (code, reason), ended
+        assert (ended.code, ended.document.get("reason")) == (code, reason), ended
         assert fingerprint(self.data / "projects") == before
-        return str(ended.said["message"])
+        return str(ended.document["message"])
 
 
 @pytest.fixture
@@ -253,7 +253,7 @@ def test_what_one_credential_opened_is_never_served_to_another(
         (f"--username={'alice'}", f"--token-file={site.folder / 'mallory'}"),
     ):
         ended = site.run(*attempt, f"--data-dir={other}")
-        assert (ended.code, ended.said["reason"]) == (ExitCode.UNREACHABLE, Reason.SOURCE_AUTH_FAILED)
+        assert (ended.code, ended.document["reason"]) == (ExitCode.UNREACHABLE, Reason.SOURCE_AUTH_FAILED)
         assert not [
             path for path in other.rglob("*") if path.is_file() and path.name not in ("lock", "writer")
         ]

@@ -77,7 +77,7 @@ def ward(clinic: Clinic, tmp_path: Path, git_http: GitHttpServer) -> Ward:
     spec = {"git": git, "gateway": {"apiKeySecretRef": key}}
     ward.post("/apis/stoker.io/v1alpha1", "stokers", {**head, "spec": spec})
     pod = ward.pod("filler-0", "line-1", gateway="filler")
-    ward.until_told("line-1", commit=repository.tip())
+    ward.until_metadata("line-1", commit=repository.tip())
     pod.report(str(repository.tip()), heartbeat_at=rfc3339(SystemClock().now()))
     eventually(lambda: ward.ready() == "True", 30.0, lambda: str(ward.status("Stoker", "line-1")))
     return ward

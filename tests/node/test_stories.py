@@ -86,7 +86,7 @@ def test_quick_start(
         eventually(
             lambda: site.agent("north").get("ready"),
             site.patience,
-            lambda: site.tell("Stoker", "line"),
+            lambda: site.describe("Stoker", "line"),
             interval=0.1,
         )
     with steps.step("the first synced gateway, shown by itself"):
@@ -112,7 +112,7 @@ def test_an_update_comes_by_webhook(
             content("north", version),
             content("south", version),
         ]
-    site.until_told("line", trigger="webhook", commit=commit)
+    site.until_metadata("line", trigger="webhook", commit=commit)
 
 
 def test_a_gateway_goes_back_and_on_again(
@@ -130,7 +130,7 @@ def test_a_gateway_goes_back_and_on_again(
     eventually(
         lambda: site.status("Stoker", "line").get("rollback", {}).get("result") == "Succeeded",
         site.patience,
-        lambda: site.tell("Stoker", "line"),
+        lambda: site.describe("Stoker", "line"),
         interval=0.1,
     )
     site.patch(place, {"spec": {"rollback": None}})

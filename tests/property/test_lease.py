@@ -15,8 +15,8 @@ from stoker.kube.leader.elector import LeaderElector
 from stoker.kube.leader.fencing import Leadership
 from stoker.kube.leader.lease import LeaseTerms
 from stoker_testkit.cluster.leader_election_simulation import (
-    Fate,
     MachineClock,
+    RequestOutcome,
     SimulatedClient,
     SimulatedServer,
 )
@@ -102,10 +102,10 @@ class Weather:
         self._machine = machine
         self._random = random.Random(machine.chance)  # noqa: S311 - it must be the same again
 
-    def __call__(self) -> Fate:
+    def __call__(self) -> RequestOutcome:
         trouble = self._machine.trouble(asyncio.get_running_loop().time())
         slow, draw = trouble == "slow", self._random.random
-        return Fate(
+        return RequestOutcome(
             there=draw() * 4 if slow else 0.005,
             back=draw() * 4 if slow else 0.005,
             lost_there=trouble == "cut off",

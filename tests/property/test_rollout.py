@@ -28,19 +28,19 @@ from stoker.domain.intent.delivery import (
 )
 from stoker.domain.protocol import GatewayTarget, SyncMode
 from stoker.domain.refs import CommitId
-from stoker_testkit.environments.rollout_simulation import PlayedFleet, commit
+from stoker_testkit.environments.rollout_simulation import SimulatedFleet, commit
 
 NAMES = ("a", "b", "c", "d", "e", "f")
 
 
 @dataclass
-class World(PlayedFleet):
+class World(SimulatedFleet):
     """The fleet, and what must hold after each decision."""
 
     reached: dict[str, int] = field(default_factory=dict)
 
     def decide(self, *, after: float = 0.0) -> RolloutDecision:
-        before = {name: self.told(name) for name in NAMES}
+        before = {name: self.target(name) for name in NAMES}
         made = super().decide(after=after)
         self.check_laws(GatewayFleet(tuple(self.gateway(name) for name in NAMES)), before)
         return made
@@ -53,7 +53,7 @@ class World(PlayedFleet):
         by_name = {one.name: one for one in fleet.gateways}
         fresh = []
         for name in NAMES:
-            told, was = self.told(name), before[name]
+            told, was = self.target(name), before[name]
             if told.mode is SyncMode.PLAN:
                 continue
             assert self.index(told.commit) >= self.reached.get(name, 0), "nobody is sent back"
@@ -65,12 +65,12 @@ class World(PlayedFleet):
         if self.approval.required and fresh:
             assert self.last.approval is not None
             assert self.last.approval.commit == new
-            assert all(self.told(name).plan for name in fresh), "each has the plan that somebody saw"
+            assert all(self.target(name).plan for name in fresh), "each has the plan that somebody saw"
         flying = [
             name
             for name in NAMES
-            if self.told(name).mode is SyncMode.APPLY
-            and self.told(name).commit == new
+            if self.target(name).mode is SyncMode.APPLY
+            and self.target(name).commit == new
             and not by_name[name].is_at(new)
             and not by_name[name].failed
         ]

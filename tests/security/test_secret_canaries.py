@@ -211,7 +211,7 @@ def _the_good_way(
         PATIENCE,
         lambda: f"the second commit: {site.status('Stoker', 'line')}\n{pod.tail()}",
     )
-    eventually(lambda: pod.said("changes.watched"), PATIENCE, pod.tail)
+    eventually(lambda: pod.logged("changes.watched"), PATIENCE, pod.tail)
     (pod.data_dir / view).write_text("designed\n")
     eventually(
         lambda: any(method == "POST" for method, _ in forge.asked),

@@ -32,7 +32,7 @@ _USED = (
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class CommandResult:
     """Exit code and output of a command."""
 
     code: int
@@ -41,15 +41,15 @@ class Ended:
     err: str
 
     @property
-    def said(self) -> dict[str, Any]:
+    def document(self) -> dict[str, Any]:
         """The JSON object that `--output=json` prints."""
-        said: dict[str, Any] = json.loads(self.out)
-        return said
+        document: dict[str, Any] = json.loads(self.out)
+        return document
 
     @property
     def changed(self) -> list[str]:
         """The changed paths according to its report."""
-        return [path for key in ("added", "modified", "deleted") for path in self.said[key]]
+        return [path for key in ("added", "modified", "deleted") for path in self.document[key]]
 
 
 class Commands:
@@ -72,13 +72,15 @@ class Commands:
             if parent.stdin is not None:
                 parent.stdin.close()
 
-    def run(self, *arguments: str, failures: Sequence[str] = ()) -> Ended:
+    def run(self, *arguments: str, failures: Sequence[str] = ()) -> CommandResult:
         if self._parent.stdin is None or self._parent.stdout is None:
             raise ValueError("the process that starts the others was started without pipes")
         self._parent.stdin.write(json.dumps([arguments, failures, str(self._out), str(self._err)]) + "\n")
         self._parent.stdin.flush()
         code = int(self._parent.stdout.readline())
-        ended = Ended(code, self._out.read_text(encoding="utf-8"), self._err.read_text(encoding="utf-8"))
+        ended = CommandResult(
+            code, self._out.read_text(encoding="utf-8"), self._err.read_text(encoding="utf-8")
+        )
         keep("said", f"the output of {arguments[0]}", ended.out, ended.err)
         return ended
 

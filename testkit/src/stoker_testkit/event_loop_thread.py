@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import ParamSpec, Protocol, TypeVar
 
-from stoker_testkit.wait_until import NeverHappened, eventually_async
+from stoker_testkit.wait_until import ConditionTimeout, eventually_async
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -86,7 +86,7 @@ class LoopThread:
         await self._loop.shutdown_asyncgens()
         # TLS shutdown takes a few loop iterations after a connection was closed. If the loop ends before
         # that, the garbage collector finds the socket and warns about it.
-        with suppress(NeverHappened):
+        with suppress(ConditionTimeout):
             await eventually_async(lambda: len(self._selector.get_map()) <= self._at_rest, FAREWELL_SECONDS)
         # A connection that is paused is not in the selector, and one whose peer reads nothing never ends.
         for transport in list(getattr(self._loop, "_transports", {}).values()):

@@ -9,7 +9,7 @@ from stoker_testkit.gateway.command import gateway_command
 
 @click.group("testing")
 def testing_group() -> None:
-    """Start something to test against."""
+    """Start test doubles, such as a test gateway."""
 
 
 testing_group.add_command(gateway_command)

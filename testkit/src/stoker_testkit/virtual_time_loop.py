@@ -20,7 +20,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class _Hasty(selectors.DefaultSelector):
+class _VirtualTimeSelector(selectors.DefaultSelector):
     """A selector that advances the loop's time instead of waiting."""
 
     passed = 0.0
@@ -36,7 +36,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     """Starts at time 0; `time()` is the sum of all waits that it skipped."""
 
     def __init__(self) -> None:
-        self._hasty = _Hasty()
+        self._hasty = _VirtualTimeSelector()
         super().__init__(self._hasty)
 
     def time(self) -> float:

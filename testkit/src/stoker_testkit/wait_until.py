@@ -22,7 +22,7 @@ INTERVAL = 0.02
 """Seconds between two checks: short enough not to delay a test, long enough to leave the cores to others."""
 
 
-class NeverHappened(TimeoutError):
+class ConditionTimeout(TimeoutError):
     """The deadline passed and the condition had not held once."""
 
 
@@ -81,6 +81,6 @@ async def eventually_async(
         await asyncio.sleep(interval)
 
 
-def _never(timeout: float, message: str | Callable[[], str]) -> NeverHappened:
-    said = message if isinstance(message, str) else message()
-    return NeverHappened(f"timed out after {timeout:g} s waiting for: {said}")
+def _never(timeout: float, message: str | Callable[[], str]) -> ConditionTimeout:
+    text = message if isinstance(message, str) else message()
+    return ConditionTimeout(f"timed out after {timeout:g} s waiting for: {text}")

@@ -16,7 +16,7 @@ from stoker.domain.protocol import HistoryEntryReport
 from stoker_testkit.certificates import Authority
 from stoker_testkit.cluster.cluster_access import ClusterAccess
 from stoker_testkit.docs_checks.documented_metrics import documented, shown_on
-from stoker_testkit.environments.agent_environment import FILES_ONLY, AgentPlant, project
+from stoker_testkit.environments.agent_environment import FILES_ONLY, AgentEnvironment, project
 from stoker_testkit.environments.controller_environment import PATIENCE, Site
 from stoker_testkit.environments.sample_manifests import line_manifests
 from stoker_testkit.environments.sync_watch_environment import WatchedFolder
@@ -46,7 +46,7 @@ FIELDS = [
 
 
 def test_an_agent_syncs_while_its_log_server_is_away_and_tells_it_afterwards(
-    plant: AgentPlant, tmp_path: Path
+    plant: AgentEnvironment, tmp_path: Path
 ) -> None:
     authority, [port] = Authority(), free_ports(1)
     commit = plant.commit(project("filler", 1))
@@ -137,14 +137,14 @@ def test_a_wrong_address_is_wrong_input_for_who_keeps_a_folder(
 
 
 def test_a_wrong_audit_address_is_reported_at_the_start_and_keeps_no_gateway_from_its_files(
-    plant: AgentPlant,
+    plant: AgentEnvironment,
 ) -> None:
     pod = plant.pod(talks=False)
     commit = plant.commit(project("filler", 1))
     plant.publish(commit, agent_spec=plant.spec(gateway=FILES_ONLY))
     pod.start(plant.kubeconfig, "--audit-syslog=siem.example:514")
     plant.until_synced(pod, commit)
-    (told,) = pod.said("audit.unavailable")
+    (told,) = pod.logged("audit.unavailable")
     assert "'siem.example:514' is none of unix:/PATH, udp://HOST:PORT" in told["error"]
 
 
@@ -162,7 +162,7 @@ def test_syncs_are_recorded_as_events_where_that_is_configured(
     site.apply("Stoker", "line", git={"repo": git_http.url("plant.git"), "ref": "main"})
     pod = site.pod("filler-0", "line", gateway="filler")
     site.start("--audit-events")
-    site.until_told("line", commit=commit)
+    site.until_metadata("line", commit=commit)
     good = HistoryEntryReport("2026-11-16T00:00:02Z", str(commit), "main", 3, ("filler",), "1.20s", "success")
     bad = HistoryEntryReport("2026-11-16T00:00:01Z", str(commit), "main", result="ScanFailed")
     pod.report(commit, history=(good, bad), scan_result="projects=200 config=200")

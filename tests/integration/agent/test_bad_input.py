@@ -12,7 +12,7 @@ import pytest
 from stoker.domain.protocol import SyncState
 from stoker.domain.reasons import Reason
 from stoker_testkit.cluster.cluster_access import ClusterAccess
-from stoker_testkit.environments.agent_environment import SERVICE, AgentPlant, project
+from stoker_testkit.environments.agent_environment import SERVICE, AgentEnvironment, project
 from stoker_testkit.repositories.bare_repository import Repository
 from stoker_testkit.repositories.git_http_server import GitHttpServer
 from stoker_testkit.wait_until import eventually
@@ -23,7 +23,7 @@ FILE = "projects/filler/project.json"
 class Patient:
     """An agent at its first commit, with a second one that it goes to as soon as nothing is wrong."""
 
-    def __init__(self, plant: AgentPlant) -> None:
+    def __init__(self, plant: AgentEnvironment) -> None:
         self.plant = plant
         self.pod = plant.pod(talks=False)
         self.first = plant.commit(project("filler", 1))
@@ -67,14 +67,14 @@ class Patient:
 @pytest.fixture
 def plant(
     kinds: ClusterAccess, namespace: str, git_http: GitHttpServer, tmp_path: Path
-) -> Iterator[AgentPlant]:
+) -> Iterator[AgentEnvironment]:
     repository = Repository.create(git_http.root / "plant.git")
-    with AgentPlant.create(kinds, namespace, tmp_path, repository, git_http.url("plant.git")) as made:
+    with AgentEnvironment.create(kinds, namespace, tmp_path, repository, git_http.url("plant.git")) as made:
         yield made
 
 
 @pytest.fixture
-def patient(plant: AgentPlant) -> Patient:
+def patient(plant: AgentEnvironment) -> Patient:
     return Patient(plant)
 
 
@@ -191,13 +191,13 @@ def test_profiles(patient: Patient) -> None:
     patient.expect_going_on()
 
 
-def apply_profile(plant: AgentPlant, spec: Mapping[str, object]) -> None:
+def apply_profile(plant: AgentEnvironment, spec: Mapping[str, object]) -> None:
     meta = {"name": "line", "namespace": plant.namespace}
     manifest = {"apiVersion": "stoker.io/v1alpha1", "kind": "SyncProfile", "metadata": meta, "spec": spec}
     plant.cluster.kubectl("apply", "-f", "-", stdin=json.dumps(manifest))
 
 
-def test_a_report_of_before_that_is_none(plant: AgentPlant) -> None:
+def test_a_report_of_before_that_is_none(plant: AgentEnvironment) -> None:
     """An agent begins with what its predecessor reported, and somebody may have written anything there."""
     plant.maps.prepare_status()
     path = f"/api/v1/namespaces/{plant.namespace}/configmaps/stoker-status-plant"

@@ -56,7 +56,7 @@ from stoker.ignition.content.noise import ResourceNoise
 from stoker.kube.client.client import KubeClient
 from stoker.kube.config.config import load_config
 from stoker_testkit.cluster.cluster_access import ClusterAccess
-from stoker_testkit.environments.agent_environment import FILES_ONLY, SERVICE, AgentPlant, project
+from stoker_testkit.environments.agent_environment import FILES_ONLY, SERVICE, AgentEnvironment, project
 from stoker_testkit.repositories.bare_repository import Repository, executable
 from stoker_testkit.repositories.git_http_server import GitHttpServer
 from stoker_testkit.repositories.sample_ignition_repository import view
@@ -210,11 +210,13 @@ class Site:
     async def told(self, word: str = "") -> GatewayChangesReport:
         """What the report says, as soon as it says something with this word in it."""
 
-        def said() -> list[GatewayChangesReport]:
+        def reported() -> list[GatewayChangesReport]:
             last = self.gateway.told[-1] if self.gateway.told else None
             return [last] if last not in (None, GatewayChangesReport()) and word in last.message else []
 
-        found = await eventually_async(said, PATIENCE, lambda: f"{word!r} is told: {self.gateway.told[-3:]}")
+        found = await eventually_async(
+            reported, PATIENCE, lambda: f"{word!r} is told: {self.gateway.told[-3:]}"
+        )
         return found[0]
 
     async def next_set(self) -> ChangeSet:
@@ -757,7 +759,7 @@ def test_the_field_manager_of_changes_is_short_enough_and_another_than_the_repor
     assert changes_manager("p") != manager_for("p")
 
 
-def test_an_agent_sends_what_a_designer_saves_and_obeys_the_answer(plant: AgentPlant) -> None:
+def test_an_agent_sends_what_a_designer_saves_and_obeys_the_answer(plant: AgentEnvironment) -> None:
     maps = Maps(plant.cluster, plant.namespace)
     maps.make()
     pod = plant.pod(talks=False, sync_period="1")
@@ -767,7 +769,7 @@ def test_an_agent_sends_what_a_designer_saves_and_obeys_the_answer(plant: AgentP
     plant.publish(first, agent_spec=plant.spec(gateway=FILES_ONLY, bidirectional=way_back, drift=drift))
     pod.start(plant.kubeconfig)
     plant.until_converged(pod, first)
-    eventually(lambda: pod.said("changes.watched"), 20.0, pod.tail)
+    eventually(lambda: pod.logged("changes.watched"), 20.0, pod.tail)
 
     place = pod.data_dir / "projects/filler/project.json"
     place.write_text('{"title": "by hand"}')

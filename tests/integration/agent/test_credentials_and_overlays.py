@@ -10,7 +10,7 @@ from stoker.domain.protocol import SyncState
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import RepoUrl
 from stoker_testkit.cluster.cluster_access import ClusterAccess
-from stoker_testkit.environments.agent_environment import FILES_ONLY, AgentPlant, project
+from stoker_testkit.environments.agent_environment import FILES_ONLY, AgentEnvironment, project
 from stoker_testkit.environments.agent_pod import AgentPod, ResourceMaps
 from stoker_testkit.environments.controller_environment import Site
 from stoker_testkit.forges.github_app_login import GitHubAppServer
@@ -26,7 +26,7 @@ KEYS = ("filler", "packer")
 
 
 def test_it_logs_in_as_a_github_app_and_with_the_token_that_a_controller_has_made_of_one(
-    plant: AgentPlant,
+    plant: AgentEnvironment,
 ) -> None:
     pod = plant.pod(talks=False)
     first = plant.commit(project("filler", 1))
@@ -61,7 +61,7 @@ def test_it_logs_in_as_a_github_app_and_with_the_token_that_a_controller_has_mad
         assert not [secret for secret in secrets if secret in told]
 
 
-def test_a_deployment_mode_overlays_the_core_and_changes_with_the_pod(plant: AgentPlant) -> None:
+def test_a_deployment_mode_overlays_the_core_and_changes_with_the_pod(plant: AgentEnvironment) -> None:
     pod = plant.pod(deployment_mode="prod", talks=False)
 
     def core(version: int) -> dict[str, str]:
@@ -102,7 +102,7 @@ def test_a_deployment_mode_overlays_the_core_and_changes_with_the_pod(plant: Age
 
 
 def test_the_digest_of_the_files_is_that_of_their_paths_and_contents_and_of_nothing_else(
-    plant: AgentPlant,
+    plant: AgentEnvironment,
 ) -> None:
     pods = [plant.pod("gateway-0", talks=False), plant.pod("gateway-1", "packer", talks=False)]
     first = plant.commit(project("filler", 1))
@@ -124,27 +124,29 @@ def test_the_digest_of_the_files_is_that_of_their_paths_and_contents_and_of_noth
     assert plant.until_converged(pods[0], first).checksums == one, "and again what it was, going back"
 
 
-def test_who_looks_at_a_project_while_it_changes_is_counted_and_named_in_the_log(plant: AgentPlant) -> None:
+def test_who_looks_at_a_project_while_it_changes_is_counted_and_named_in_the_log(
+    plant: AgentEnvironment,
+) -> None:
     pod = plant.pod()
     first = plant.commit(project("filler", 1) | project("packer", 1))
     plant.publish(first, agent_spec=plant.spec(ignition={"perspectiveSessionPolicy": "close"}))
     gateway = plant.join_gateway(pod)
     plant.until_converged(pod, first)
-    assert not pod.said("perspective.active")
+    assert not pod.logged("perspective.active")
     for number, name in enumerate(("filler", "filler", "packer")):
         gateway.open_session(PerspectiveBrowser(f"p{number}", "ben", name))
     second = plant.commit(project("filler", 2))
     plant.publish(second)
     plant.until_converged(pod, second)
-    (active,), (closed,) = pod.said("perspective.active"), pod.said("perspective.closed")
+    (active,), (closed,) = pod.logged("perspective.active"), pod.logged("perspective.closed")
     assert active["sessions"] == 2
     assert active["longest_seconds"] >= 0
     assert (closed["sessions"], closed["projects"], closed["module"]) == (2, ["filler"], "Perspective")
     assert gateway.sessions == ["p2"], "who looks at something else is left alone"
-    assert active["pass_id"] == pod.said("sync.done")[-1]["pass_id"]
+    assert active["pass_id"] == pod.logged("sync.done")[-1]["pass_id"]
 
 
-def test_the_key_goes_in_the_header_that_the_resource_names(plant: AgentPlant) -> None:
+def test_the_key_goes_in_the_header_that_the_resource_names(plant: AgentEnvironment) -> None:
     pod = plant.pod()
     first = plant.commit(project("filler", 1))
     access = {"port": 8088, "tls": False, "apiKeySecretRef": {"name": "gw", "key": "key"}}
@@ -168,7 +170,7 @@ def test_metadata_that_the_controller_signs_is_followed_and_other_metadata_is_no
         site.secret("between-us", key=planted("map-key"))
         site.apply("Stoker", "plant", git={"repo": git_http.url("plant.git"), "ref": "main"})
         controller = site.start("--metadata-key=between-us/key")
-        site.until_told("plant", commit=first)
+        site.until_metadata("plant", commit=first)
         pod.start(kinds.kubeconfig("admin", namespace=namespace))
         maps.until_report(synced_commit=first, sync_status=SyncState.SYNCED, pod=pod)
         controller.stop()

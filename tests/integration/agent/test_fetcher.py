@@ -112,7 +112,7 @@ class Plant:
     def deployment(self) -> dict[str, Any] | None:
         return self.find("/apis/apps/v1", f"deployments/{NAME}")
 
-    def said(self) -> str:
+    def fetcher_log(self) -> str:
         return "\n".join(one.tail(40) for one in self.running)
 
     def stop(self) -> None:
@@ -138,7 +138,7 @@ def provided(plant: Plant) -> dict[str, Any]:
     eventually(
         lambda: plant.find("/apis/rbac.authorization.k8s.io/v1", f"rolebindings/{NAME}"),
         PATIENCE,
-        lambda: f"the fetcher is provided:\n{plant.said()}",
+        lambda: f"the fetcher is provided:\n{plant.fetcher_log()}",
     )
     found = plant.deployment()
     assert found is not None
@@ -210,7 +210,7 @@ def test_a_fetcher_passes_pod_security_and_goes_with_its_volume(plant: Plant) ->
         eventually(
             lambda path=path, name=name: plant.find(path, name) is None,  # type: ignore[misc]
             PATIENCE,
-            lambda name=name: f"{name} goes:\n{plant.said()}",  # type: ignore[misc]
+            lambda name=name: f"{name} goes:\n{plant.fetcher_log()}",  # type: ignore[misc]
         )
 
 

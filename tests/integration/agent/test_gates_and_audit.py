@@ -35,7 +35,7 @@ from stoker.domain.reasons import Reason
 from stoker.domain.refs import GitRef, RepoUrl
 from stoker.kube.config.config import load_config
 from stoker_testkit.cluster.cluster_access import ClusterAccess
-from stoker_testkit.environments.agent_environment import FILES_ONLY, AgentPlant
+from stoker_testkit.environments.agent_environment import FILES_ONLY, AgentEnvironment
 from stoker_testkit.environments.agent_pod import AgentPod
 from stoker_testkit.event_loop_thread import LoopThread
 from stoker_testkit.manual_clock import ManualClock
@@ -77,9 +77,9 @@ class WarpedClock(SystemClock):
 @pytest.fixture
 def plant(
     kinds: ClusterAccess, namespace: str, git_http: GitHttpServer, tmp_path: Path
-) -> Iterator[AgentPlant]:
+) -> Iterator[AgentEnvironment]:
     repository = Repository.create(git_http.root / "plant.git")
-    made = AgentPlant.create(kinds, namespace, tmp_path, repository, git_http.url("plant.git"))
+    made = AgentEnvironment.create(kinds, namespace, tmp_path, repository, git_http.url("plant.git"))
     yield made
     made.stop()
 
@@ -119,7 +119,7 @@ def at_noon(clock: SystemClock) -> datetime:
     return (clock.now() + timedelta(hours=6)).replace(minute=0, second=0, microsecond=0)
 
 
-def test_a_window_holds_and_then_opens(plant: AgentPlant) -> None:
+def test_a_window_holds_and_then_opens(plant: AgentEnvironment) -> None:
     clock = WarpedClock()
     opens = at_noon(clock)
     windows = [{"cron": f"0 {opens.hour} * * *", "duration": "30m"}]
@@ -214,7 +214,7 @@ def validator() -> Iterator[Validator]:
 
 
 def test_the_validation_webhook_refuses_and_nothing_changes_until_it_agrees(
-    plant: AgentPlant, validator: Validator
+    plant: AgentEnvironment, validator: Validator
 ) -> None:
     first = plant.commit({PROJECT: project("One")})
     spec = plant.spec(gateway=FILES_ONLY, validation={"webhook": {"url": validator.url, "timeout": "5s"}})

@@ -12,7 +12,13 @@ import pytest
 from stoker.agent.sidecar.startup import MARKER
 from stoker.domain.protocol import SyncState
 from stoker.domain.reasons import Reason
-from stoker_testkit.environments.agent_environment import FILES_ONLY, AgentPlant, check, files_of, project
+from stoker_testkit.environments.agent_environment import (
+    FILES_ONLY,
+    AgentEnvironment,
+    check,
+    files_of,
+    project,
+)
 from stoker_testkit.environments.agent_pod import AgentPod
 from stoker_testkit.environments.read_only_root_filesystem import WRITABLE, SealedRoot
 from stoker_testkit.wait_until import eventually
@@ -37,7 +43,7 @@ class HeldUp:
 
 
 def test_stopped_in_the_middle_of_a_sync_it_finishes_that_one_and_begins_no_other(
-    plant: AgentPlant,
+    plant: AgentEnvironment,
 ) -> None:
     pod = plant.pod(talks=False)
     first = plant.commit(project("filler", 1))
@@ -69,7 +75,7 @@ def test_stopped_in_the_middle_of_a_sync_it_finishes_that_one_and_begins_no_othe
 
 
 @pytest.mark.long  # only root can seal a root; `make test` is for everybody
-def test_it_works_in_a_read_only_root_as_an_unprivileged_user(plant: AgentPlant) -> None:
+def test_it_works_in_a_read_only_root_as_an_unprivileged_user(plant: AgentEnvironment) -> None:
     pod = plant.pod()
     sealed = SealedRoot(pod)
     first = plant.commit(project("filler", 1))
@@ -97,7 +103,7 @@ def test_it_works_in_a_read_only_root_as_an_unprivileged_user(plant: AgentPlant)
 
 
 def test_an_init_container_that_is_out_of_time_lets_the_gateway_start_with_what_it_has(
-    plant: AgentPlant,
+    plant: AgentEnvironment,
 ) -> None:
     pod = plant.pod(talks=False)
     budget = plant.spec(gateway=FILES_ONLY, agent={"startupBudget": "3s"})
@@ -109,7 +115,7 @@ def test_an_init_container_that_is_out_of_time_lets_the_gateway_start_with_what_
     process = pod.start(plant.kubeconfig, "--initial-sync")
     assert process.wait(30.0), f"its budget is over: {pod.tail()}"
     assert process.returncode == 0
-    assert "out of time" in pod.said("startup.over")[0]["how"]
+    assert "out of time" in pod.logged("startup.over")[0]["how"]
     assert pod.file(FILLER) == project("filler", 1)[FILLER]
     assert (pod.root / "tmp" / MARKER).exists(), "the sidecar beside the gateway scans from now on"
 

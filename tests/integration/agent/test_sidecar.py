@@ -756,8 +756,8 @@ def test_a_backup_waits_for_its_primary_and_goes_on_without_one_that_is_gone(pla
     report = synced_to(plant, third, pod)
     assert any("syncs by itself" in warning for warning in report.warnings)
     # It also goes by itself before it first hears of a primary, if it looks that early.
-    promoted = [line["level"] for line in pod.said("redundancy.promoted")]
-    assert promoted == ["warning"] * (1 + len(pod.said("redundancy.demoted")))
+    promoted = [line["level"] for line in pod.logged("redundancy.promoted")]
+    assert promoted == ["warning"] * (1 + len(pod.logged("redundancy.demoted")))
 
 
 def test_what_the_gateways_modules_fill_is_left_out_and_named_and_remembered(plant: Plant) -> None:

@@ -12,7 +12,7 @@ import pytest
 from stoker.agent.rollback.state import QuarantineRecord, RollbackRecords
 from stoker.domain.protocol import RollbackRequest, SyncState
 from stoker.domain.reasons import Reason
-from stoker_testkit.environments.agent_environment import FILES_ONLY, MANAGED, AgentPlant, project
+from stoker_testkit.environments.agent_environment import FILES_ONLY, MANAGED, AgentEnvironment, project
 from stoker_testkit.environments.agent_pod import AgentPod
 from stoker_testkit.services.s3 import S3
 from stoker_testkit.wait_until import eventually
@@ -36,7 +36,7 @@ def tree(data: Path) -> dict[str, tuple[int, str]]:
     }
 
 
-def at_first(plant: AgentPlant, **blocks: Any) -> tuple[AgentPod, str]:
+def at_first(plant: AgentEnvironment, **blocks: Any) -> tuple[AgentPod, str]:
     """A gateway that runs and has its first commit."""
     pod = plant.pod()
     first = plant.commit(project("filler", 1))
@@ -47,7 +47,7 @@ def at_first(plant: AgentPlant, **blocks: Any) -> tuple[AgentPod, str]:
 
 
 def test_a_commit_that_the_gateway_cannot_load_is_rolled_back_reported_and_kept_out(
-    plant: AgentPlant,
+    plant: AgentEnvironment,
 ) -> None:
     pod, first = at_first(plant, deployment=AUTOMATIC)
     before = tree(pod.data_dir)
@@ -74,7 +74,9 @@ def test_a_commit_that_the_gateway_cannot_load_is_rolled_back_reported_and_kept_
     assert report.quarantine is None
 
 
-def test_a_gateway_goes_back_to_a_snapshot_and_follows_the_ref_when_it_is_released(plant: AgentPlant) -> None:
+def test_a_gateway_goes_back_to_a_snapshot_and_follows_the_ref_when_it_is_released(
+    plant: AgentEnvironment,
+) -> None:
     pod, first = at_first(plant, snapshots={"enabled": True})
     before = tree(pod.data_dir)
     second = plant.commit({**project("filler", 2), **project("packer", 1)})
@@ -108,7 +110,7 @@ def test_a_gateway_goes_back_to_a_snapshot_and_follows_the_ref_when_it_is_releas
 
 
 def test_a_rollback_that_waits_for_approval_is_shown_and_carried_out_once_it_is_approved(
-    plant: AgentPlant,
+    plant: AgentEnvironment,
 ) -> None:
     pod, first = at_first(plant, snapshots={"enabled": True})
     before = tree(pod.data_dir)
@@ -133,7 +135,7 @@ def test_a_rollback_that_waits_for_approval_is_shown_and_carried_out_once_it_is_
 
 @pytest.fixture(params=["a claim", "a bucket"])
 def elsewhere(
-    request: pytest.FixtureRequest, plant: AgentPlant, tmp_path: Path
+    request: pytest.FixtureRequest, plant: AgentEnvironment, tmp_path: Path
 ) -> Iterator[tuple[Prepare, dict[str, object], Path]]:
     """What the pod needs, where the resource says that snapshots lie, and the place on this disk."""
     if request.param == "a claim":
@@ -157,7 +159,7 @@ def elsewhere(
 
 
 def test_snapshots_on_a_claim_and_in_a_bucket_restore_a_gateway(
-    plant: AgentPlant, elsewhere: tuple[Prepare, dict[str, object], Path]
+    plant: AgentEnvironment, elsewhere: tuple[Prepare, dict[str, object], Path]
 ) -> None:
     prepare, storage, place = elsewhere
     pod = plant.pod()
@@ -185,7 +187,7 @@ def test_snapshots_on_a_claim_and_in_a_bucket_restore_a_gateway(
     plant.until_converged(pod, second)
 
 
-def test_a_snapshot_that_is_corrupt_is_refused_and_nothing_is_touched(plant: AgentPlant) -> None:
+def test_a_snapshot_that_is_corrupt_is_refused_and_nothing_is_touched(plant: AgentEnvironment) -> None:
     pod, _ = at_first(plant, snapshots={"enabled": True})
     second = plant.commit(project("filler", 2))
     plant.publish(second)
@@ -208,7 +210,7 @@ def test_a_snapshot_that_is_corrupt_is_refused_and_nothing_is_touched(plant: Age
     plant.until_converged(pod, second)
 
 
-def test_a_commit_that_was_rolled_back_is_tried_again_when_it_is_released(plant: AgentPlant) -> None:
+def test_a_commit_that_was_rolled_back_is_tried_again_when_it_is_released(plant: AgentEnvironment) -> None:
     pod, _ = at_first(plant, deployment=AUTOMATIC)
     gateway = plant.gateways[pod.name]
     gateway.settings.scan_refusal = "a restore is under way"
@@ -232,7 +234,7 @@ WAY_BACK = {"enabled": True, "watchPaths": ["projects/**"], "debounce": "100ms"}
 SAVED = "projects/filler/com.inductiveautomation.perspective/views/v0/view.json"
 
 
-def test_a_rollback_leaves_what_a_designer_saved(plant: AgentPlant) -> None:
+def test_a_rollback_leaves_what_a_designer_saved(plant: AgentEnvironment) -> None:
     pod, _ = at_first(plant, deployment=AUTOMATIC, bidirectional=WAY_BACK)
     before = tree(pod.data_dir)
     bad = plant.commit({**project("filler", 2), **BROKEN})
@@ -250,7 +252,7 @@ def test_a_rollback_leaves_what_a_designer_saved(plant: AgentPlant) -> None:
     assert {path.rpartition("/")[0] for path in different} == {place}, "all else is as it was"
 
 
-def test_a_snapshot_waits_for_what_a_designer_saved_unless_that_is_copied(plant: AgentPlant) -> None:
+def test_a_snapshot_waits_for_what_a_designer_saved_unless_that_is_copied(plant: AgentEnvironment) -> None:
     copies: dict[str, Any] = {"snapshots": {"enabled": True}, "bidirectional": WAY_BACK}
     pod, _ = at_first(plant, **copies)
     before, second = tree(pod.data_dir), plant.commit(project("filler", 2))
@@ -276,7 +278,7 @@ def test_a_snapshot_waits_for_what_a_designer_saved_unless_that_is_copied(plant:
     assert tree(pod.data_dir).keys() == {*after, signed}
 
 
-def test_a_dry_run_goes_back_to_no_snapshot(plant: AgentPlant) -> None:
+def test_a_dry_run_goes_back_to_no_snapshot(plant: AgentEnvironment) -> None:
     pod, _ = at_first(plant, snapshots={"enabled": True})
     second = plant.commit(project("filler", 2))
     plant.publish(second)
@@ -304,7 +306,7 @@ def test_a_dry_run_goes_back_to_no_snapshot(plant: AgentPlant) -> None:
 
 
 @pytest.mark.parametrize("enabled", [True, False])
-def test_without_a_gateway_copies_are_taken_all_the_same(plant: AgentPlant, enabled: bool) -> None:
+def test_without_a_gateway_copies_are_taken_all_the_same(plant: AgentEnvironment, enabled: bool) -> None:
     pod = plant.pod(talks=False)
     for version in (1, 2):
         commit = plant.commit(project("filler", version))

@@ -124,7 +124,7 @@ def may_patch(cluster: ClusterAccess, namespace: str) -> bool:
 
 
 @pytest.fixture
-def said(capsys: pytest.CaptureFixture[str]) -> Iterator[Callable[[], list[str]]]:
+def logged_events(capsys: pytest.CaptureFixture[str]) -> Iterator[Callable[[], list[str]]]:
     """The events that were logged since it was last asked."""
     configure_logging(level="info", log_format="json")
     yield lambda: [json.loads(line)["event"] for line in capsys.readouterr().err.splitlines()]
@@ -132,12 +132,12 @@ def said(capsys: pytest.CaptureFixture[str]) -> Iterator[Callable[[], list[str]]
 
 
 async def test_a_server_that_is_away_is_asked_again_and_gets_the_newest(
-    control_plane: ClusterAccess, namespace: str, said: Callable[[], list[str]]
+    control_plane: ClusterAccess, namespace: str, logged_events: Callable[[], list[str]]
 ) -> None:
     async with KubeClient(load_config(control_plane.kubeconfig("dave", namespace=namespace))) as client:
         voice = Voice(control_plane, namespace, client)  # who may do nothing yet
         voice.offer(SYNCED)
-        await eventually_async(lambda: "status.unwritten" in said(), 20.0, "it was refused")
+        await eventually_async(lambda: "status.unwritten" in logged_events(), 20.0, "it was refused")
         voice.offer(replace(SYNCED, synced_commit="2" * 40))
         voice.maps.cluster.kubectl(
             "-n", namespace, "create", "rolebinding", "d", "--clusterrole=edit", "--user=dave"
@@ -156,19 +156,21 @@ async def test_a_server_that_is_away_is_asked_again_and_gets_the_newest(
         # To the end of the pause and no further: the request's own deadline is on this clock too.
         await voice.clock.advance(voice.clock.alarms[0] - voice.clock.monotonic())
         await voice.written(synced_commit="2" * 40)
-        await eventually_async(lambda: "status.written" in said(), 20.0, "the end of a trouble is told too")
+        await eventually_async(
+            lambda: "status.written" in logged_events(), 20.0, "the end of a trouble is told too"
+        )
         voice.task.cancel()
         with suppress(asyncio.CancelledError):
             await voice.task
 
 
 async def test_a_server_that_is_back_is_not_kept_waiting_for_the_report(
-    control_plane: ClusterAccess, namespace: str, said: Callable[[], list[str]]
+    control_plane: ClusterAccess, namespace: str, logged_events: Callable[[], list[str]]
 ) -> None:
     async with KubeClient(load_config(control_plane.kubeconfig("dave", namespace=namespace))) as client:
         voice = Voice(control_plane, namespace, client)
         voice.offer(SYNCED)
-        await eventually_async(lambda: "status.unwritten" in said(), 20.0, "it was refused")
+        await eventually_async(lambda: "status.unwritten" in logged_events(), 20.0, "it was refused")
         rules = ["--verb=create,patch,get", "--resource=configmaps"]
         voice.maps.cluster.kubectl("-n", namespace, "create", "role", "maps", *rules)
         voice.maps.cluster.kubectl(

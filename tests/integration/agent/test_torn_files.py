@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker_testkit.environments.agent_environment import AgentPlant
+from stoker_testkit.environments.agent_environment import AgentEnvironment
 from stoker_testkit.gateway.resource_reader import MANIFEST, LoadedResource, digest_of
 from stoker_testkit.gateway.settings import GatewaySettings
 from stoker_testkit.gateway.simulated_gateway import SimulatedGateway
@@ -61,7 +61,7 @@ def in_between(seen: ObservationLog, history: Sequence[Version]) -> int:
     [(5, 50), pytest.param(100, 1000, marks=[pytest.mark.long])],
     ids=["a few", "a hundred"],
 )
-def test_no_resource_is_ever_read_half(plant: AgentPlant, locks: bool, syncs: int, looks: int) -> None:
+def test_no_resource_is_ever_read_half(plant: AgentEnvironment, locks: bool, syncs: int, looks: int) -> None:
     pod = plant.pod()
     trees = [tree(0)]
     commit = plant.commit(trees[0])

@@ -232,14 +232,14 @@ def test_every_right_of_its_account_is_needed_and_none_is_missing(
         house.apply("GitDestination", "production", spec)
         viewer = house.person("viewer", "stoker-viewer")
         browser = SignedInBrowser(release.ports[server]["dashboard-bind-address"])
-        eventually(browser.answers, PATIENCE, release.said)
+        eventually(browser.answers, PATIENCE, release.log_tail)
         assert browser.sign_in(viewer) == 200
 
         def seen() -> bool:
             picture = browser.ask("GET", "/api/picture")[1]
             return bool(picture["resources"]) and any(one["repo"] for one in picture["destinations"])
 
-        eventually(seen, PATIENCE, release.said)
+        eventually(seen, PATIENCE, release.log_tail)
         release.stop()
         account = Account(plane, HOME, f"stoker-{server}")
         done = audit_log.asked(folder, account.name)

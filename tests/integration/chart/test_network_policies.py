@@ -201,7 +201,7 @@ def test_replicas_of_the_reverser_reach_each_other_and_no_other_client_does(plai
 
 
 def test_pods_of_others_in_the_namespace_are_left_alone(plain: Installed) -> None:
-    """The papers' policy is for every pod of its namespace, which the release does not own."""
+    """The specified policy is for every pod of its namespace, which the release does not own."""
     other = PolicyPod({"app": "gitea"}, HOME)
     assert plain.policies.lets_in(other, 3000, STRANGER)
     assert plain.policies.lets_out(other, 3000, ANYONE)

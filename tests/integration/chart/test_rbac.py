@@ -188,15 +188,15 @@ def everything(
     site.pod("bare-1", "big", kind=SyncResourceKind.IGNITION_SYNC, injected=False).delete()
     with suppress(StokerError):
         site.post("/api/v1", "pods", nameless())  # the webhook must look which resource it could mean
-    site.until_told("line", commit=plant.tip())
+    site.until_metadata("line", commit=plant.tip())
     pods[0].report(plant.tip())
     site.until("Stoker", "line", "Ready", "GatewaysSynced")
     if wide:
         site.until("IgnitionSync", "big", "Ready", "StorageClassNotFound")
     claim = "ignition-sync-repo-big"
-    eventually(lambda: site.get("PersistentVolumeClaim", claim), PATIENCE, release.said)
+    eventually(lambda: site.get("PersistentVolumeClaim", claim), PATIENCE, release.log_tail)
     site.patch(site.path_of("IgnitionSync", "big"), {"spec": {"storage": {"size": "2Gi"}}})
-    eventually(lambda: site.get("Deployment", "ignition-sync-fetcher-big"), PATIENCE, release.said)
+    eventually(lambda: site.get("Deployment", "ignition-sync-fetcher-big"), PATIENCE, release.log_tail)
 
     for _ in range(2):
         site.patch(site.path_of("Stoker", "line"), {"spec": {"paused": True}})
@@ -212,7 +212,9 @@ def everything(
     assert site.cluster.request("DELETE", lease).status == 200
     release.start("controller")
     site.patch(site.path_of("RoleBinding", "stoker-agent-line"), {"subjects": []})
-    eventually(lambda: site.get("RoleBinding", "stoker-agent-line").get("subjects"), PATIENCE, release.said)
+    eventually(
+        lambda: site.get("RoleBinding", "stoker-agent-line").get("subjects"), PATIENCE, release.log_tail
+    )
     eventually(
         lambda: ("get", "deployments") in done(folder),
         PATIENCE,
@@ -227,19 +229,19 @@ def everything(
     )
     handed = handed_on(site, wide)
     site.patch(site.path_of("IgnitionSync", "big"), {"spec": {"storage": None}})
-    eventually(lambda: not site.get("Deployment", "ignition-sync-fetcher-big"), PATIENCE, release.said)
+    eventually(lambda: not site.get("Deployment", "ignition-sync-fetcher-big"), PATIENCE, release.log_tail)
     eventually(
         lambda: (
             "deletionTimestamp"
             in site.get("PersistentVolumeClaim", claim).get("metadata", {"deletionTimestamp": 0})
         ),
         PATIENCE,
-        release.said,
+        release.log_tail,
     )
     pods[0].delete()
     for kind, name in (("Stoker", "line"), ("Stoker", "app"), ("IgnitionSync", "big")):
         site.delete(kind, name)
-        eventually(lambda kind=kind, name=name: not site.get(kind, name), PATIENCE, release.said)  # type: ignore[misc]
+        eventually(lambda kind=kind, name=name: not site.get(kind, name), PATIENCE, release.log_tail)  # type: ignore[misc]
     eventually(
         lambda: ("patch", "events") in done(folder, "webhook"),
         PATIENCE,
@@ -305,7 +307,7 @@ def test_it_works_where_only_those_name_an_owner_who_could_delete_him(
             release.start()
             site.apply("Stoker", "line", git={"repo": git_http.url("plant.git"), "ref": "main"})
             pod = site.pod("gateway-0", "line")
-            site.until_told("line", commit=plant.tip())
+            site.until_metadata("line", commit=plant.tip())
             pod.report(plant.tip())
             site.until("Stoker", "line", "Ready", "GatewaysSynced")
             owners = site.get("Role", "stoker-agent-line")["metadata"]["ownerReferences"]

@@ -196,14 +196,14 @@ def test_a_release_comes_works_changes_and_goes(
     eventually(lambda: len(pods(plane)) == 4, PATIENCE, "two pods of each component are made")
 
     release.start(reachable=False)
-    eventually(lambda: all(bundles(plane)), PATIENCE, lambda: f"trust everywhere:\n{release.said()}")
+    eventually(lambda: all(bundles(plane)), PATIENCE, lambda: f"trust everywhere:\n{release.log_tail()}")
     repository = Repository.create(git_http.root / "plant.git")
     repository.commit({"services/filler/projects/a/project.json": "{}"})
     plane.kubectl("-n", "line-1", "apply", "-f", "-", stdin=stoker("plant", git_http.url("plant.git")))
     eventually(
         lambda: ready(plane, "line-1", "plant").get("status") == "True",
         PATIENCE,
-        lambda: f"Ready, not {ready(plane, 'line-1', 'plant')}:\n{release.said()}",
+        lambda: f"Ready, not {ready(plane, 'line-1', 'plant')}:\n{release.log_tail()}",
     )
 
     trusted = bundles(plane)
@@ -245,9 +245,9 @@ def test_an_uninstall_lets_go_of_resources_that_are_still_there(
     Repository.create(git_http.root / "plant.git").commit({"services/filler/a": "1"})
     for name in ("one", "two"):
         plane.kubectl("-n", "line-2", "apply", "-f", "-", stdin=stoker(name, git_http.url("plant.git")))
-        eventually(lambda name=name: finalizers(plane, name), PATIENCE, release.said)  # type: ignore[misc]
+        eventually(lambda name=name: finalizers(plane, name), PATIENCE, release.log_tail)  # type: ignore[misc]
     made = {f"configmap/stoker-{what}-{name}" for what in ("metadata", "status") for name in ("one", "two")}
-    eventually(lambda: made <= set(maps_in(plane).split()), PATIENCE, release.said)
+    eventually(lambda: made <= set(maps_in(plane).split()), PATIENCE, release.log_tail)
     maps = maps_in(plane)
 
     release.uninstall()
@@ -307,9 +307,9 @@ def test_in_two_namespaces_the_release_does_its_work_with_roles(
     eventually(
         lambda: ready(plane, "line-2", "other").get("status") == "True",
         PATIENCE,
-        lambda: f"Ready, not {ready(plane, 'line-2', 'other')}:\n{release.said()}",
+        lambda: f"Ready, not {ready(plane, 'line-2', 'other')}:\n{release.log_tail()}",
     )
-    eventually(lambda: all(bundles(plane)), PATIENCE, lambda: f"trust everywhere:\n{release.said()}")
+    eventually(lambda: all(bundles(plane)), PATIENCE, lambda: f"trust everywhere:\n{release.log_tail()}")
     plane.kubectl("-n", "line-2", "delete", "stoker", "other", "--timeout=60s")
     assert re.search("forbidden|RBACDenied", release.logged(), re.IGNORECASE) is None
 

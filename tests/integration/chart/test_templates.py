@@ -29,7 +29,7 @@ DIGEST = "sha256:" + "a" * 64
 
 VALUES: dict[str, dict[str, Any]] = {
     "defaults": {},
-    "names of the papers": {"fullnameOverride": "ignition-sync"},
+    "names of the specification": {"fullnameOverride": "ignition-sync"},
     "two namespaces": {
         "controller": {"watchNamespaces": ["line-1", "line-2"], "githubApp": {"namespaces": ["line-1"]}}
     },
@@ -338,7 +338,7 @@ def test_a_release_in_its_namespaces_alone_makes_nothing_that_is_cluster_wide(he
 
 
 def test_the_names_of_the_specification_can_be_used(helm: Helm) -> None:
-    objects = helm.template(VALUES["names of the papers"], namespace="ignition-sync-system")
+    objects = helm.template(VALUES["names of the specification"], namespace="ignition-sync-system")
     names = {(one["kind"], one["metadata"]["name"]) for one in objects}
     assert {
         ("Deployment", "ignition-sync-controller-manager"),

@@ -68,7 +68,7 @@ class Clinic:
         return require(self.cluster.request("GET", path), 200)
 
     def until_led(self) -> None:
-        eventually(lambda: self.get(LEASE)["spec"].get("holderIdentity"), 30.0, self.release.said)
+        eventually(lambda: self.get(LEASE)["spec"].get("holderIdentity"), 30.0, self.release.log_tail)
 
     @contextmanager
     def without(self, path: str) -> Iterator[None]:

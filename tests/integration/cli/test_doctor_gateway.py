@@ -20,7 +20,7 @@ from stoker.cli.common.options import API_KEY
 from stoker.cli.exit_codes import ExitCode
 from stoker.domain.reasons import Reason
 from stoker_testkit.certificates import Authority
-from stoker_testkit.gateway.rest_api.request_checks import ApiKey, Insecure, Role
+from stoker_testkit.gateway.rest_api.request_checks import ApiKey, PlainHttpPolicy, Role
 from stoker_testkit.gateway.runtime import State
 from stoker_testkit.gateway.sessions import Designer
 from stoker_testkit.gateway.simulated_gateway import KEY, SECRET, SimulatedGateway
@@ -287,7 +287,7 @@ def test_a_key_that_the_gateway_does_not_know(simulated: SimulatedGateway, docto
 
 
 def test_a_key_that_requires_tls(simulated: SimulatedGateway, doctor: Doctor) -> None:
-    simulated.settings.insecure = Insecure.REFUSED
+    simulated.settings.insecure = PlainHttpPolicy.REFUSED
     check, reason, fix = doctor.complaint(simulated.url)
     assert (check, reason) == ("login", Reason.SECURE_REQUIRED)
     assert "Require secure connections" in fix

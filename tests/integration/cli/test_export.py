@@ -23,7 +23,7 @@ from stoker.kube.client.client import KubeClient
 from stoker.kube.config.config import load_config
 from stoker.reverser.encryption.digest_keys import ensure_keys
 from stoker_testkit.cluster.cluster_access import ClusterAccess
-from stoker_testkit.command_fork_server import Commands, Ended
+from stoker_testkit.command_fork_server import CommandResult, Commands
 from stoker_testkit.faults.http_fault_proxy import AnsweredFault, HttpFaultProxy
 from stoker_testkit.repositories.bare_repository import Repository
 from stoker_testkit.repositories.git_http_server import GitHttpServer
@@ -92,18 +92,18 @@ class Desk:
         self.place = place
         self.out = place / "out"
 
-    def export(self, *words: str, user: str = "admin", to: str | Path | None = None) -> Ended:
+    def export(self, *words: str, user: str = "admin", to: str | Path | None = None) -> CommandResult:
         kubeconfig = self.cluster.kubeconfig(user, namespace=self.namespace)
         where = () if "--explain" in words else (f"--to={self.out if to is None else to}",)
         return self.run(*where, f"--kubeconfig={kubeconfig}", *words)
 
-    def run(self, *words: str) -> Ended:
+    def run(self, *words: str) -> CommandResult:
         return self._commands.run("export", f"--cache-dir={self.place / 'cache'}", *words)
 
     def exported(self, *words: str, to: str | Path | None = None) -> dict[str, Any]:
         done = self.export(f"--namespace={self.namespace}", "--output=json", *words, to=to)
         assert done.code == 0, done
-        return done.said
+        return done.document
 
     def create(self, kind: str, name: str, labels: dict[str, str] | None = None, **fields: Any) -> None:
         body = {
@@ -141,7 +141,7 @@ def test_every_kind_of_the_preset_survives_the_way_to_files_and_back(desk: Desk)
     trip.make()
     done = desk.export("--secret-policy=Include", "--output=json")
     assert done.code == 0, done
-    mine = [path for path in done.said["added"] if desk.namespace in path]
+    mine = [path for path in done.document["added"] if desk.namespace in path]
     assert len(mine) == len(trip.before)
     # The control plane is shared: only what is this test's own is applied.
     folder = desk.place / "mine"
@@ -261,11 +261,11 @@ def test_what_may_not_be_listed_is_named_and_not_taken_for_gone(desk: Desk) -> N
     desk.cluster.kubectl("create", "rolebinding", role, "-n", desk.namespace, f"--role={role}", "--user=dave")
     done = desk.export(f"--namespace={desk.namespace}", "--prune", "--output=json", user="dave")
     assert done.code == 1
-    errors = {error["path"]: error["message"] for error in done.said["errors"]}
+    errors = {error["path"]: error["message"] for error in done.document["errors"]}
     assert "secrets" in errors
     assert "forbidden" in errors["secrets"]
     assert "configmaps" not in errors
-    assert (done.said["unchanged"], done.said["deleted"]) == (1, [])
+    assert (done.document["unchanged"], done.document["deleted"]) == (1, [])
     assert desk.path("secrets", "two") in desk.files()
 
 
@@ -324,13 +324,13 @@ def test_rules_from_a_file_say_what_goes_where(desk: Desk) -> None:
     done = desk.export(f"--rules={rules}", "--output=json")
     assert done.code == 0, done
     base = f"clusters/prod/core/v1/{{}}/{desk.namespace}/{{}}.yaml".format
-    assert sorted(done.said["added"]) == [base("configmaps", "yes"), base("secrets", "login")]
+    assert sorted(done.document["added"]) == [base("configmaps", "yes"), base("secrets", "login")]
     assert "nonsense is not served" in done.err
     assert opened((desk.out / base("secrets", "login")).read_bytes(), identity)["data"]
     rules.write_text(RULES.format(namespace=desk.namespace))
     elsewhere = desk.place / "elsewhere"
     done = desk.export(f"--rules={rules}", "--output=json", "--base-folder=./b/", to=elsewhere)
-    assert f"b/{desk.path('secrets', 'login')}" in done.said["added"]
+    assert f"b/{desk.path('secrets', 'login')}" in done.document["added"]
     assert "aHVudGVyMg" not in (elsewhere / f"b/{desk.path('secrets', 'login')}").read_text()
 
 
@@ -340,14 +340,14 @@ def test_labels_of_namespaces_and_objects_on_their_way_out_count(desk: Desk) -> 
     rules = desk.place / "rules.yaml"
     rules.write_text(EVERYWHERE.format(namespace=desk.namespace))
     done = desk.export(f"--rules={rules}", "--output=json")
-    assert (done.code, done.said["added"]) == (0, [])
+    assert (done.code, done.document["added"]) == (0, [])
     label = {"metadata": {"labels": {"team": desk.namespace}}}
     merge = "application/merge-patch+json"
     desk.cluster.request("PATCH", f"/api/v1/namespaces/{desk.namespace}", label, content_type=merge)
     finalizer = {"metadata": {"finalizers": ["example.test/held"]}}
     where = f"{desk.at('ConfigMap')}/goes"
     desk.cluster.request("PATCH", where, finalizer, content_type=merge)
-    assert desk.export(f"--rules={rules}", "--output=json").said["added"] == [
+    assert desk.export(f"--rules={rules}", "--output=json").document["added"] == [
         desk.path("configmaps", "goes"),
         desk.path("configmaps", "stays"),
     ]
@@ -355,12 +355,12 @@ def test_labels_of_namespaces_and_objects_on_their_way_out_count(desk: Desk) -> 
     label["metadata"]["labels"] = {"changed": "yes"}
     desk.cluster.request("PATCH", where, label, content_type=merge)
     done = desk.export(f"--rules={rules}", "--prune", "--output=json")
-    assert (done.said["modified"], done.said["deleted"]) == ([], [])
+    assert (done.document["modified"], done.document["deleted"]) == ([], [])
     why = desk.export(f"--rules={rules}", "--explain", "configmaps", f"{desk.namespace}/goes")
     assert "is left out: it is being deleted" in why.out
     desk.cluster.request("PATCH", where, {"metadata": {"finalizers": None}}, content_type=merge)
     done = desk.export(f"--rules={rules}", "--prune", "--output=json")
-    assert done.said["deleted"] == [desk.path("configmaps", "goes")]
+    assert done.document["deleted"] == [desk.path("configmaps", "goes")]
 
 
 def test_noise_and_forbidden_objects_are_left_out_and_explained(desk: Desk) -> None:
@@ -376,7 +376,7 @@ def test_noise_and_forbidden_objects_are_left_out_and_explained(desk: Desk) -> N
         f"settings is in the export at {desk.path('configmaps', 'settings')}; selected by preset" in done.out
     )
     one = desk.export(f"--namespace={desk.namespace}", "--explain", "cm", "kube-root-ca.crt", "--output=json")
-    assert [(each["written"], len(each["why"])) for each in one.said["objects"]] == [(False, 1)]
+    assert [(each["written"], len(each["why"])) for each in one.document["objects"]] == [(False, 1)]
     role = desk.export(f"--namespace={desk.namespace}", "--explain", "ClusterRole", "cluster-admin")
     assert "is left out" in role.out
     none = desk.export("--explain", "configmaps", "none-of-this-name")
@@ -457,7 +457,9 @@ def test_symlinks_in_the_folder_are_not_followed(desk: Desk) -> None:
     (here / "one.yaml").symlink_to(away / "victim")
     done = desk.export(f"--namespace={desk.namespace}", "--output=json")
     assert done.code == 1
-    assert [error["path"] for error in done.said["errors"]] == [f"core/v1/configmaps/{desk.namespace}/one"]
+    assert [error["path"] for error in done.document["errors"]] == [
+        f"core/v1/configmaps/{desk.namespace}/one"
+    ]
     assert (here / "two.yaml").is_file()
     assert (away / "victim").read_text() == "as it was"
     (here / "one.yaml").unlink()

@@ -46,7 +46,7 @@ def commit(site: Site, repositories: Path, git_http: GitHttpServer) -> str:
         site.pod("filler-0", "line", gateway="filler"),
         site.pod("capper-0", "line", gateway="capper"),
     )
-    site.until_told("line", commit=first)
+    site.until_metadata("line", commit=first)
     diff = DiffReport(
         "", first, 1, 0, 0, ("site",), (FileChangeReport("projects/site/project.json", "added"),)
     )

@@ -65,7 +65,7 @@ class Site:
             *options,
         ]
 
-    def run(self, *options: str, ref: str = "main", mapping: str = "services/p:projects/P") -> Ended:
+    def run(self, *options: str, ref: str = "main", mapping: str = "services/p:projects/P") -> CommandResult:
         done = subprocess.run(
             self.command("--output=json", *options, ref=ref, mapping=mapping),
             capture_output=True,
@@ -75,22 +75,22 @@ class Site:
         )
         assert TOKEN not in done.stdout + done.stderr
         assert "Traceback" not in done.stderr
-        return Ended(done.returncode, json.loads(done.stdout))
+        return CommandResult(done.returncode, json.loads(done.stdout))
 
     def files(self, below: str = "projects/P") -> dict[str, str]:
         place = self.data / below
         return {str(path.relative_to(place)): path.read_text() for path in place.rglob("*") if path.is_file()}
 
 
-class Ended:
+class CommandResult:
     """An exit code and the JSON that was printed."""
 
-    def __init__(self, code: int, said: dict[str, object]) -> None:
+    def __init__(self, code: int, document: dict[str, object]) -> None:
         self.code = code
-        self.said = said
+        self.document = document
 
     def paths(self, key: str) -> list[str]:
-        items = cast("list[str | dict[str, str]]", self.said[key])
+        items = cast("list[str | dict[str, str]]", self.document[key])
         return [item if isinstance(item, str) else item["path"] for item in items]
 
 
@@ -116,10 +116,10 @@ def test_a_first_sync_a_second_one_a_change_and_a_deletion(site: Site) -> None:
     )
     ended = site.run()
     assert ended.code == 0
-    assert ended.said["commit"] == first
-    assert ended.said["ref"] == "main"
+    assert ended.document["commit"] == first
+    assert ended.document["ref"] == "main"
     assert ended.paths("added") == ["projects/P/a/view.json", "projects/P/run", "projects/P/a/resource.json"]
-    assert ended.said["bytesWritten"] == 3
+    assert ended.document["bytesWritten"] == 3
     assert site.files() == {"a/view.json": "1", "a/resource.json": "1", "run": "x"}
     assert os.access(site.data / "projects/P/run", os.X_OK)
 
@@ -159,7 +159,7 @@ def test_the_report_has_every_key_that_was_promised(site: Site) -> None:
         "planDigest",
         "orphansKept",
         "notOurs",
-    } <= ended.said.keys()
+    } <= ended.document.keys()
     assert sorted(ended.paths("skipped")) == ["projects/P/x.bak", "services/p/link"]
     assert ended.paths("notOurs") == ["projects/P/theirs"]
     assert ended.paths("orphansKept") == []
@@ -179,7 +179,7 @@ def test_variables_files_tags_and_commits(site: Site) -> None:
     options = ("--var=line=l1", "--map-file=plant.json:config/plant.json")
     mapping = "lines/{{.Vars.line}}:projects/{{.Vars.line}}"
     for ref in ("v1", first, "refs/tags/v1"):
-        assert site.run(*options, ref=ref, mapping=mapping).said["commit"] == first
+        assert site.run(*options, ref=ref, mapping=mapping).document["commit"] == first
     assert site.files("projects/l1") == {"a": "1"}
     assert site.files("config") == {"plant.json": "1"}
 
@@ -188,11 +188,11 @@ def test_a_dry_run_says_the_same_and_leaves_no_trace(site: Site) -> None:
     site.repository.commit({"services/p/a": "1"})
     dry = site.run("--dry-run")
     assert dry.code == 0
-    assert dry.said["dryRun"] is True
+    assert dry.document["dryRun"] is True
     assert sorted(path.name for path in site.data.iterdir()) == ["projects"]
     assert not (site.data / "projects/P").exists()
     real = site.run()
-    assert real.said["planDigest"] == dry.said["planDigest"]
+    assert real.document["planDigest"] == dry.document["planDigest"]
     assert real.paths("added") == dry.paths("added")
 
 
@@ -202,7 +202,7 @@ def test_an_emptied_source_stalls_and_changes_nothing(site: Site) -> None:
     site.repository.commit({"other": "1"}, replace=True)
     ended = site.run()
     assert ended.code == 3
-    assert ended.said["reason"] == "SourceEmpty"
+    assert ended.document["reason"] == "SourceEmpty"
     assert site.files() == {"a": "1"}
 
 
@@ -212,13 +212,13 @@ def test_a_mass_deletion_stalls_until_its_plan_is_approved(site: Site) -> None:
     site.repository.commit({f"services/p/{n}": None for n in range(1, 60)})
     ended = site.run()
     assert ended.code == 3
-    assert ended.said["reason"] == "DeletionBudgetExceeded"
+    assert ended.document["reason"] == "DeletionBudgetExceeded"
     assert len(site.files()) == 60
     dry = site.run("--dry-run")
     assert dry.code == 3
     assert len(dry.paths("deleted")) == 59
-    digest = str(dry.said["planDigest"])
-    assert digest in str(ended.said["message"])
+    digest = str(dry.document["planDigest"])
+    assert digest in str(ended.document["message"])
     assert site.run(f"--approve-plan={'0' * 64}").code == 3
     assert site.run(f"--approve-plan={digest}").code == 0
     assert site.files() == {"0": "1"}
@@ -231,12 +231,12 @@ def test_a_misspelt_destination_deletes_nothing_until_its_plan_is_approved(site:
     typo = f"services/p:{misspelt}"
     ended = site.run(mapping=typo)
     assert ended.code == 3
-    assert ended.said["reason"] == "DestinationUnmapped"
-    assert "--approve-plan" in str(ended.said["message"])
+    assert ended.document["reason"] == "DestinationUnmapped"
+    assert "--approve-plan" in str(ended.document["message"])
     assert len(site.files()) == 7
     assert not (site.data / misspelt / "0").exists(), "nothing was added either"
-    digest = str(site.run("--dry-run", mapping=typo).said["planDigest"])
-    assert digest in str(ended.said["message"])
+    digest = str(site.run("--dry-run", mapping=typo).document["planDigest"])
+    assert digest in str(ended.document["message"])
     assert site.run(f"--approve-plan={digest}", mapping=typo).code == 0
     assert not (site.data / "projects/P").exists()
     assert all((site.data / misspelt / str(n)).is_file() for n in range(7))
@@ -249,23 +249,23 @@ def test_most_of_a_small_project_is_not_deleted_without_approval(site: Site, kep
     site.repository.commit({f"services/p/{n}": None for n in range(kept, 40)} | {"services/p/new": "1"})
     ended = site.run()
     assert ended.code == 3
-    assert ended.said["reason"] == "DeletionBudgetExceeded"
+    assert ended.document["reason"] == "DeletionBudgetExceeded"
     assert len(site.files()) == 40
 
 
 def test_an_approval_of_another_plan_is_an_error_that_names_the_plan_there_is(site: Site) -> None:
     site.repository.commit({"services/p/a": "1"})
-    digest = str(site.run("--dry-run").said["planDigest"])
+    digest = str(site.run("--dry-run").document["planDigest"])
     ended = site.run(f"--approve-plan={'0' * 64}")
-    assert (ended.code, ended.said["reason"]) == (3, "ApprovalStale")
-    assert digest in str(ended.said["message"])
+    assert (ended.code, ended.document["reason"]) == (3, "ApprovalStale")
+    assert digest in str(ended.document["message"])
     assert site.files() == {}
     assert site.run(f"--approve-plan={digest}").code == 0
     assert site.files() == {"a": "1"}
     ended = site.run(f"--approve-plan={digest}")
-    assert (ended.code, ended.said["reason"]) == (3, "ApprovalStale")
-    assert "nothing to do" in str(ended.said["message"])
-    assert site.run().said["planDigest"] is None
+    assert (ended.code, ended.document["reason"]) == (3, "ApprovalStale")
+    assert "nothing to do" in str(ended.document["message"])
+    assert site.run().document["planDigest"] is None
 
 
 def test_a_plan_names_one_digest_once_and_an_empty_one_none(site: Site) -> None:
@@ -313,7 +313,7 @@ def test_by_default_what_others_put_below_a_managed_path_stays_and_is_named(site
     ended = site.run()
     assert (ended.code, ended.paths("deleted")) == (0, ["projects/P/b"])
     assert ended.paths("notOurs") == ["projects/P/theirs"]
-    assert cast("dict[str, list[str]]", ended.said["drift"])["extra"] == ["projects/P/theirs"]
+    assert cast("dict[str, list[str]]", ended.document["drift"])["extra"] == ["projects/P/theirs"]
     assert site.files() == {"a": "1", "theirs": "theirs"}
 
 
@@ -361,7 +361,7 @@ def test_a_pass_that_cannot_run_ends_with_its_code_and_reason(
 ) -> None:
     site.repository.commit({"services/p/a": "1"})
     ended = site.run(*options)
-    assert (ended.code, ended.said["reason"]) == (code, reason)
+    assert (ended.code, ended.document["reason"]) == (code, reason)
     assert not (site.data / "projects/P").exists()
 
 
@@ -485,7 +485,7 @@ def test_after_a_kill_in_the_middle_the_next_sync_converges(
     site.repository.commit(dict(later), replace=True)
     ended = site.run()
     if ended.code == 3:  # more than the budget was written before the kill, and would be deleted now
-        ended = site.run(f"--approve-plan={str(ended.said['message']).split('plan ')[1][:64]}")
+        ended = site.run(f"--approve-plan={str(ended.document['message']).split('plan ')[1][:64]}")
     assert ended.code == 0
     assert site.files() == {path.removeprefix("services/p/"): content for path, content in later.items()}
     assert sorted(path.name for path in site.data.iterdir()) == [".sync-state", "projects"]

@@ -1,4 +1,4 @@
-"""`stoker testing gateway`, and the same as a module: a gateway for people."""
+"""`stoker testing gateway`, and the same as a module: a gateway on the command line."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def start(tmp_path: Path, words: Sequence[str], lines: int = 3) -> tuple[Process
     log = tmp_path / "gateway.log"
     process = Process.start("gateway", [sys.executable, *words], log=log)
 
-    def said() -> list[str]:
+    def printed() -> list[str]:
         process.check()
         found = log.read_text().splitlines()
         return found if len(found) >= lines else []
 
-    return process, eventually(said, PATIENCE, "it says how to get in")
+    return process, eventually(printed, PATIENCE, "the gateway prints its address and key")
 
 
 @pytest.mark.parametrize("program", [STOKER, MODULE], ids=["stoker", "module"])
@@ -42,19 +42,21 @@ def test_it_serves_a_folder_until_it_is_stopped(tmp_path: Path, program: list[st
     (tmp_path / "data/projects/filler/project.json").write_text("{}")
     (tmp_path / "key").write_text("demo:secret\n")
     flags = ["--data-dir", str(tmp_path / "data"), "--key-file", str(tmp_path / "key"), "--name", "line 1"]
-    process, said = start(tmp_path, [*program, *flags])
+    process, printed = start(tmp_path, [*program, *flags])
     with process:
-        assert "secret" not in "".join(said), "a key that somebody gave is not shown"
-        loaded = ask(said[0], "GET", "/testing/loaded").object()
+        assert "secret" not in "".join(printed), "a key from a file is not shown"
+        loaded = ask(printed[0], "GET", "/testing/loaded").object()
         assert loaded["projects"] == {"filler": {}}
-        assert ask_with(said[0], "demo:secret", "GET", INFO).object()["name"] == "line 1"
+        assert ask_with(printed[0], "demo:secret", "GET", INFO).object()["name"] == "line 1"
         os.kill(process.pid, signal.SIGINT)
         assert process.wait(PATIENCE)
         assert process.returncode == 0, process.tail()
 
 
 def test_alone_it_makes_up_a_key_and_a_folder_which_goes_with_it(tmp_path: Path) -> None:
-    process, (url, key, data) = start(tmp_path, [*STOKER, "--commissions", "--status-only", "--no-scan-lock"])
+    process, (url, key, data) = start(
+        tmp_path, [*STOKER, "--commissions", "--status-only", "--no-scan-lock", "--paths", "both"]
+    )
     folder = Path(data.removeprefix("data: "))
     with process:
         assert (folder / ".uuid").exists()

@@ -89,7 +89,7 @@ def test_a_failed_sync_alerts_all_and_its_end_those_who_keep_lists(
         "--cluster-name=plant-1",
         f"--metrics-bind-address=127.0.0.1:{port}",
     )
-    site.until_told("line", commit=plant.tip())
+    site.until_metadata("line", commit=plant.tip())
     pod.report(status=SyncState.ERROR, reason="ConfigSyntaxError", error_message="view.json is no JSON")
     told = until_heard(services, "webhook", site, reason="SyncFailed", status="firing")
     assert (told["gateway"], told["cause"], told["cluster"]) == ("north", "ConfigSyntaxError", "plant-1")
@@ -133,12 +133,12 @@ def test_a_target_that_cannot_be_reached_is_named_on_the_resource_and_nothing_wa
     apply(site, git_http.url("plant.git"), target("slack"), target("webhook"))
     pod = site.pod("gateway-0", "line", gateway="north")
     site.start()
-    site.until_told("line", commit=plant.tip())
+    site.until_metadata("line", commit=plant.tip())
     pod.report(status=SyncState.ERROR, reason="ConfigSyntaxError", error_message="no JSON")
     site.until_event("AlertFailed", "slack (key 'slack' of Secret 'alerts') could not be told of SyncFailed")
     assert "not now" not in str(site.events()), "the body of an answer is nothing for those who read Events"
     newer = plant.commit({"README.md": "while one service keeps silent"})
-    site.until_told("line", commit=newer)
+    site.until_metadata("line", commit=newer)
     shown = json.dumps([site.events(), site.get("Stoker", "line")])
     assert not [secret for secret in SECRETS if secret in shown]
     assert len([one for one in site.events() if one[1] == "AlertFailed"]) == 1

@@ -45,11 +45,11 @@ def test_a_change_is_seen_as_soon_as_the_server_is_back(
         site.start()
         line = {"repo": git_http.url("plant.git")}
         site.apply("Stoker", "line", git={**line, "ref": "main"}, gateway={"filesOnly": True})
-        site.until_told("line", commit=first)
+        site.until_metadata("line", commit=first)
         plane.stop_apiserver()
         began = time.monotonic()
         plant.tag("v2", plant.commit({"services/site/projects/site/project.json": "{ }"}))
         eventually(lambda: time.monotonic() - began > AWAY_SECONDS, AWAY_SECONDS + 10.0, "it was away")
         plane.start_apiserver()
         site.apply("Stoker", "line", git={**line, "ref": "v2"}, gateway={"filesOnly": True})
-        site.until_told("line", patience=SOON_SECONDS, ref="v2", commit=plant.tip())
+        site.until_metadata("line", patience=SOON_SECONDS, ref="v2", commit=plant.tip())

@@ -81,7 +81,9 @@ class Plant:
         self.until_watched()
 
     def until_watched(self) -> None:
-        eventually(lambda: self.pod.said("changes.watched"), PATIENCE, lambda: f"a watch: {self.pod.tail()}")
+        eventually(
+            lambda: self.pod.logged("changes.watched"), PATIENCE, lambda: f"a watch: {self.pod.tail()}"
+        )
         eventually(lambda: self.entry().get("syncStatus") == "Synced", PATIENCE, self.told)
 
     def commit(self, path: str, text: str) -> str:
@@ -188,7 +190,7 @@ def test_an_edit_becomes_a_request_is_merged_and_comes_back_as_nothing_to_do(pla
     found = plant.find(IN_GIT, plant.branch)
     assert found is not None
     assert found["mode"] == "100755", "it may be executed there as well"
-    assert len(plant.pod.said("changes.sent")) == 2, "what was merged is not captured again"
+    assert len(plant.pod.logged("changes.sent")) == 2, "what was merged is not captured again"
 
 
 @pytest.mark.parametrize("strategy", ["gitWins", "gatewayWins", "manual"])

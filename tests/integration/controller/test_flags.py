@@ -90,7 +90,7 @@ def test_the_receiver_serves_tls_and_takes_each_certificate_without_a_restart(
     released = plant.commit({"README.md": "two"})
     plant.tag("v2", released)
     eventually(lambda: is_believed(trust, "v2"), PATIENCE, site.tail, interval=0.2)
-    site.until_told("line", ref="v2", commit=released)
+    site.until_metadata("line", ref="v2", commit=released)
     with pytest.raises((urllib.error.URLError, ConnectionError)):
         call(site, port, "v2", planted("webhook-key").encode())
 
@@ -112,7 +112,7 @@ def test_the_operators_key_opens_resources_without_one_and_may_be_replaced(
     plant.tag("v2", plant.tip())
     eventually(lambda: call(site, port, "v2", b"of the operator") == 202, PATIENCE, site.tail)
     for door in SyncResourceKind:
-        site.until_told("line", door, ref="v2")
+        site.until_metadata("line", door, ref="v2")
     assert call(site, port, "main", b"wrong") == 401
     key.write_text("another\n")
     assert call(site, port, "main", b"of the operator") == 401
@@ -140,14 +140,14 @@ def test_what_resources_leave_out_comes_from_the_installations_defaults(
     site.apply("Stoker", "own", git=git, polling=RARELY, excludePatterns=["**/*.tmp"])
     site.start(f"--defaults={defaults}")
     first = plant.tip()
-    told = site.until_told("plain", commit=first)
+    told = site.until_metadata("plain", commit=first)
     assert told.exclude_patterns == ("**/*.bak",)
     assert '"restore"' in told.agent_spec
-    own = site.until_told("own", commit=first)
+    own = site.until_metadata("own", commit=first)
     assert "**/*.tmp" in own.exclude_patterns, own.exclude_patterns
     moved = plant.commit({"README.md": "two"})
-    site.until_told("plain", commit=moved)
-    assert site.until_told("own", ref="main").commit == first, (
+    site.until_metadata("plain", commit=moved)
+    assert site.until_metadata("own", ref="main").commit == first, (
         "the resource itself wins: it looks once an hour"
     )
 

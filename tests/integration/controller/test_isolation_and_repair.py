@@ -84,9 +84,9 @@ def test_a_repository_that_does_not_answer_holds_up_no_other(
     site.start("--workers=1", "--git-timeout=3")
     site.until("Stoker", "slow-0", "Ready", "RefResolving")
     site.apply("Stoker", "well", git={"repo": url, "ref": "main"}, polling=FAST)
-    site.until_told("well", commit=plant.tip(), patience=8)
+    site.until_metadata("well", commit=plant.tip(), patience=8)
     moved = plant.commit({"README.md": "moved"})
-    site.until_told("well", commit=moved, patience=8)
+    site.until_metadata("well", commit=moved, patience=8)
     message = site.until("Stoker", "slow-0", "Ready", "SourceUnreachable")
     assert "did not answer within 3 s" in message
 
@@ -112,7 +112,7 @@ def test_a_repository_that_goes_away_takes_nothing_from_the_agents(
     pod = site.pod("gateway-0", "line")
     controller = site.start()
     first = plant.tip()
-    site.until_told("line", commit=first)
+    site.until_metadata("line", commit=first)
     git_http.users["nobody"] = planted("git-password")
     site.until("Stoker", "line", "RepoCloned", "SourceAuthFailed")
     pod.report(first)
@@ -142,7 +142,7 @@ def test_a_github_app_becomes_a_token_for_gateways_where_that_is_allowed(
         controller = site.start()
         message = site.until("Stoker", "line", "Ready", "GitHubAppNotPermitted")
         assert site.namespace in message
-        told = site.until_told("line", commit=plant.tip())
+        told = site.until_metadata("line", commit=plant.tip())
         assert (told.auth_type, told.auth_secret and told.auth_secret.name) == (
             "token",
             "stoker-git-token-line",
@@ -184,7 +184,7 @@ def test_a_signed_webhook_reaches_the_agents_and_a_rotated_key_counts(
     site.apply("Stoker", "line", git={"repo": url, "ref": "main"}, polling=slow, webhook=webhook)
     port = free_ports(1)[0]
     site.start(f"--receiver-bind-address=127.0.0.1:{port}")
-    site.until_told("line", commit=plant.tip())
+    site.until_metadata("line", commit=plant.tip())
     assert site.condition("Stoker", "line", "WebhookReady")[:2] == ("False", "PortMismatch")
 
     released = plant.commit({"README.md": "released"})
@@ -192,7 +192,7 @@ def test_a_signed_webhook_reaches_the_agents_and_a_rotated_key_counts(
     eventually(
         lambda: _call(site, port, {"ref": "v2"}, planted("first-key")) == 202, PATIENCE, "it is accepted"
     )
-    site.until_told("line", commit=released, ref="v2", trigger="webhook")
+    site.until_metadata("line", commit=released, ref="v2", trigger="webhook")
     assert _call(site, port, {"ref": "main"}, "wrong") == 401
 
     site.patch(site.path_of("Secret", "hook"), {"stringData": {"hmac": planted("second-key")}})
@@ -202,7 +202,7 @@ def test_a_signed_webhook_reaches_the_agents_and_a_rotated_key_counts(
         PATIENCE,
         "the new key counts",
     )
-    site.until_told("line", commit=moved, ref="main")
+    site.until_metadata("line", commit=moved, ref="main")
     assert _call(site, port, {"ref": "v2"}, planted("first-key")) == 401
 
 
@@ -226,12 +226,12 @@ def test_a_manual_change_of_owned_objects_is_reverted(site: Site, plant: Reposit
     site.apply("Stoker", "line", git={"repo": url, "ref": "main"})
     pod = site.pod("gateway-0", "line")
     site.start()
-    told = site.until_told("line", commit=plant.tip())
+    told = site.until_metadata("line", commit=plant.tip())
     pod.report(plant.tip())
     site.until("Stoker", "line", "Ready", "GatewaysSynced")
     metadata = site.path_of("ConfigMap", "stoker-metadata-line")
     site.patch(metadata, {"data": {"commit": "0" * 40, "gitURL": "http://evil.test/x.git"}})
-    site.until_told("line", commit=told.commit, git_url=told.git_url)
+    site.until_metadata("line", commit=told.commit, git_url=told.git_url)
     for kind, name in (
         ("ConfigMap", "stoker-metadata-line"),
         ("ConfigMap", "stoker-status-line"),
@@ -260,7 +260,7 @@ def test_maps_are_signed_where_a_key_is_given(site: Site, plant: Repository, url
     site.secret("signing", key=planted("map-key"))
     site.apply("Stoker", "line", git={"repo": url, "ref": "main"})
     site.start("--metadata-key=signing/key")
-    site.until_told("line", commit=plant.tip())
+    site.until_metadata("line", commit=plant.tip())
     where = f"{site.namespace}/stoker-metadata-line"
     data = site.get("ConfigMap", "stoker-metadata-line")["data"]
     check_signature(data, Secret(planted("map-key")), of=where)
@@ -283,7 +283,7 @@ def test_an_earlier_signed_map_that_is_put_back_is_replaced_by_a_newer_one(
     site.secret("signing", key=planted("map-key"))
     site.apply("Stoker", "line", git={"repo": url, "ref": "main"})
     site.start("--metadata-key=signing/key")
-    site.until_told("line", commit=plant.tip())
+    site.until_metadata("line", commit=plant.tip())
     where = f"{site.namespace}/stoker-metadata-line"
 
     def current() -> dict[str, str]:
@@ -304,7 +304,7 @@ def test_a_bad_report_spoils_nothing_but_itself(site: Site, plant: Repository, u
     site.apply("Stoker", "line", git={"repo": url, "ref": "main"})
     good, bad = site.pod("good", "line"), site.pod("bad", "line")
     site.start()
-    site.until_told("line", commit=plant.tip())
+    site.until_metadata("line", commit=plant.tip())
     good.report(plant.tip())
     bad.apply("stoker-status-line", "bad", "{not json")
     bad.report(plant.tip(), synced_at="yesterday", errors=("x" * 5000,), projects_synced=("p" * 300,) * 200)
@@ -329,7 +329,7 @@ def test_everything_of_a_resource_goes_with_it(
         site.apply("Stoker", "line", git={"repo": url, "ref": "main"})
         pod = site.pod("gateway-0", "line")
         site.start()
-        site.until_told("line", commit=plant.tip())
+        site.until_metadata("line", commit=plant.tip())
         eventually(lambda: site.get("RoleBinding", "stoker-agent-line"), PATIENCE, "agents have their rights")
         made = {
             name for name in site.versions() if "line" in name and not name.startswith(("Event/", "Stoker/"))
@@ -368,8 +368,8 @@ def test_two_resources_of_one_name_in_two_kinds_share_nothing(
     ours = site.pod("ours", "line", kind=SyncResourceKind.STOKER)
     theirs = site.pod("theirs", "line", kind=SyncResourceKind.IGNITION_SYNC)
     site.start()
-    site.until_told("line", SyncResourceKind.STOKER, commit=plant.tip())
-    site.until_told("line", SyncResourceKind.IGNITION_SYNC, commit=old)
+    site.until_metadata("line", SyncResourceKind.STOKER, commit=plant.tip())
+    site.until_metadata("line", SyncResourceKind.IGNITION_SYNC, commit=old)
     ours.report(plant.tip())
     theirs.report(old)
     for kind, pod in (("Stoker", "ours"), ("IgnitionSync", "theirs")):
@@ -396,10 +396,10 @@ def test_resources_of_one_name_in_two_namespaces_go_their_own_ways(
     site.start(f"--watch-namespaces={site.namespace},{second}")
     first = plant.tip()
     for one in (site, other):
-        one.until_told("line", commit=first)
+        one.until_metadata("line", commit=first)
     moved = plant.commit({"README.md": "moved"}, branch="next")
-    other.until_told("line", commit=moved)
-    assert site.until_told("line", commit=first).ref == "main"
+    other.until_metadata("line", commit=moved)
+    assert site.until_metadata("line", commit=first).ref == "main"
     names = {name for one in (site, other) for name in one.versions() if name.startswith("ConfigMap/stoker-")}
     assert names == {"ConfigMap/stoker-metadata-line", "ConfigMap/stoker-status-line"}
 

@@ -77,7 +77,7 @@ def test_each_pause_reaches_the_agent_by_itself_and_holds_what_comes_after_it(
         before = pod.file(PROJECT)
         tip = plant.commit({PROJECT: str(number)})
         if kind == "SyncProfile":  # the resource goes on: its controller tells of the commit
-            site.until_told("line", commit=tip)
+            site.until_metadata("line", commit=tip)
         assert until(paused=True).synced_commit != tip
         assert pod.file(PROJECT) == before
         stop(kind, paused=False)

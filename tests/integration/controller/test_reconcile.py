@@ -76,7 +76,7 @@ def test_a_resource_gets_its_finalizer_its_maps_and_its_agents_their_rights(
     )
     site.pod("gateway-0", "line", kind=IGNITION_SYNC, account="ignition", ready=False)
     site.start("--cluster-name=north")
-    told = site.until_told("line", IGNITION_SYNC, commit=plant.tip())
+    told = site.until_metadata("line", IGNITION_SYNC, commit=plant.tip())
     resource = site.get("IgnitionSync", "line")
     assert resource["metadata"]["finalizers"] == ["sync.ignition.io/finalizer"]
 
@@ -182,7 +182,7 @@ def test_reports_become_status_conditions_and_events(site: Site, plant: Reposito
     site.until_event("SyncCompleted", f"2 gateways synced to {first[:8]}")
 
     second = commit_to(plant, "two")
-    site.until_told("line", commit=second, trigger="polling")
+    site.until_metadata("line", commit=second, trigger="polling")
     site.until("Stoker", "line", "Ready", "GatewaysSyncing")
     site.until_event("RefUpdated", f"to {second[:8]} (main), found by polling")
     north.report(
@@ -223,7 +223,7 @@ def test_a_missing_secret_is_named_and_its_fix_is_noticed_by_the_watch(
     assert "Secret 'gateway' does not exist" in site.until("Stoker", "keyless", "Ready", "SecretNotFound")
     assert "Secret 'hook' does not exist" in site.until("Stoker", "called", "Ready", "SecretNotFound")
     site.until_event("SecretNotFound", "'forge'")
-    assert site.until_told("keyless", commit=plant.tip()), "the fleet learns the commit all the same"
+    assert site.until_metadata("keyless", commit=plant.tip()), "the fleet learns the commit all the same"
 
     site.secret("gateway", wrong="x")
     eventually(
@@ -329,12 +329,12 @@ def test_a_deleted_resource_waits_for_its_agents_and_no_longer(
     site.pod("silent-0", "silent")
     site.start()
     for name in ("heard", "silent", "lonely"):
-        site.until_told(name, commit=plant.tip())
+        site.until_metadata(name, commit=plant.tip())
     for name in ("heard", "silent", "lonely"):
         site.delete("Stoker", name)
     began = time.monotonic()
     eventually(lambda: not site.get("Stoker", "lonely"), PATIENCE, "nobody has to be waited for")
-    site.until_told("heard", terminating=True)
+    site.until_metadata("heard", terminating=True)
     assert site.get("Stoker", "heard"), "its agent has not answered"
     heard.report(plant.tip(), terminating_ack=True)
     eventually(lambda: not site.get("Stoker", "heard"), PATIENCE, "the answer lets it go")
@@ -353,11 +353,11 @@ def test_a_requested_ref_counts_until_the_spec_changes(site: Site, plant: Reposi
     plant.tag("v1", first)
     site.apply("Stoker", "line", git=git(url, "v1"))
     site.start()
-    site.until_told("line", commit=first, ref="v1", trigger="spec")
+    site.until_metadata("line", commit=first, ref="v1", trigger="spec")
 
     asked = {"requested_ref": "v2", "requested_at": "2026-03-02T08:15:00.5Z", "requested_by": "webhook"}
     site.annotate("Stoker", "line", **asked)
-    site.until_told("line", commit=released, ref="v2", trigger="webhook")
+    site.until_metadata("line", commit=released, ref="v2", trigger="webhook")
     eventually(lambda: "requestedRef" in site.status("Stoker", "line"), PATIENCE, "it is remembered")
     requested = site.status("Stoker", "line")["requestedRef"]
     assert (requested["ref"], requested["specRef"], requested["by"]) == ("v2", "v1", "webhook")
@@ -371,7 +371,7 @@ def test_a_requested_ref_counts_until_the_spec_changes(site: Site, plant: Reposi
     )
 
     site.patch(site.path_of("Stoker", "line"), {"spec": {"git": {"ref": "v3"}}})
-    site.until_told("line", commit=third, ref="v3", trigger="spec")
+    site.until_metadata("line", commit=third, ref="v3", trigger="spec")
     eventually(
         lambda: (
             not any("requested" in name for name in site.get("Stoker", "line")["metadata"]["annotations"])
@@ -380,7 +380,7 @@ def test_a_requested_ref_counts_until_the_spec_changes(site: Site, plant: Reposi
         "the request has had its day",
     )
     site.patch(site.path_of("Stoker", "line"), {"spec": {"git": {"ref": "v1"}}})
-    site.until_told("line", commit=first, ref="v1")
+    site.until_metadata("line", commit=first, ref="v1")
     assert "requestedRef" not in site.status("Stoker", "line")
 
     site.annotate("Stoker", "line", requested_ref="no-such", requested_at="2026-03-02T09:00:00Z")
@@ -396,10 +396,10 @@ def test_a_nudge_makes_it_look_at_once_and_nothing_else(
 ) -> None:
     site.apply("Stoker", "line", git=git(url), polling={"interval": "1h"})
     site.start()
-    site.until_told("line", commit=plant.tip())
+    site.until_metadata("line", commit=plant.tip())
     moved = commit_to(plant, "moved")
     site.annotate("Stoker", "line", requested_at="2026-03-02T08:15:00.000001Z", requested_by="webhook")
-    told = site.until_told("line", commit=moved, trigger="webhook")
+    told = site.until_metadata("line", commit=moved, trigger="webhook")
     assert told.ref == "main"
     before = site.versions()["ConfigMap/stoker-metadata-line"]
     asked = len(git_http.requests)
@@ -418,20 +418,20 @@ def test_gateways_of_a_profile_wait_for_those_it_depends_on(site: Site, plant: R
     base, area = site.pod("base-0", "line", profile="base"), site.pod("area-0", "line", profile="area")
     site.start()
     first = plant.tip()
-    site.until_told("line", commit=first, targets={})
+    site.until_metadata("line", commit=first, targets={})
     eventually(lambda: site.status("SyncProfile", "base").get("gatewayCount") == 1, PATIENCE, "it is counted")
     base.report(first)
     area.report(first)
     site.until("SyncProfile", "area", "DependenciesMet", "DependenciesSatisfied")
 
     second = commit_to(plant, "two")
-    told = site.until_told("line", commit=second)
+    told = site.until_metadata("line", commit=second)
     assert {name: target.commit for name, target in told.targets.items()} == {"area-0": first}
     message = site.until("Stoker", "line", "DependenciesMet", "DependencyWaiting")
     assert "area-0 waits for base-0 of SyncProfile base" in message
     site.until("SyncProfile", "area", "DependenciesMet", "DependencyWaiting")
     base.report(second)
-    site.until_told("line", commit=second, targets={})
+    site.until_metadata("line", commit=second, targets={})
     site.until("SyncProfile", "area", "DependenciesMet", "DependenciesSatisfied")
     area.report(second)
     site.until("Stoker", "line", "Ready", "GatewaysSynced")
@@ -440,16 +440,16 @@ def test_gateways_of_a_profile_wait_for_those_it_depends_on(site: Site, plant: R
     # The profile of a gateway may also be waited for by those of another resource.
     site.apply("Stoker", "second", git=git(url), polling={"interval": "1h"})
     other = site.pod("other-0", "second", profile="area")
-    site.until_told("second", commit=second)
+    site.until_metadata("second", commit=second)
     other.report(second)
     site.until("Stoker", "second", "Ready", "GatewaysSynced")
     third = commit_to(plant, "three")
-    site.until_told("line", commit=third)
+    site.until_metadata("line", commit=third)
     site.annotate("Stoker", "second", nudged_at="2026-03-02T08:15:00.000000Z")
-    told = site.until_told("second", commit=third)
+    told = site.until_metadata("second", commit=third)
     assert {name: target.commit for name, target in told.targets.items()} == {"other-0": second}
     base.report(third)
-    site.until_told("second", commit=third, targets={})
+    site.until_metadata("second", commit=third, targets={})
 
 
 @pytest.mark.smoke
@@ -475,7 +475,7 @@ def test_a_gateway_at_another_ref_is_skew(site: Site, plant: Repository, url: st
     own = site.pod("own-0", "line", ref_override="v1")
     follows = site.pod("follows-0", "line")
     site.start()
-    site.until_told("line", commit=plant.tip())
+    site.until_metadata("line", commit=plant.tip())
     own.report(plant.tip(), synced_ref="v1", ref="v1")
     follows.report(plant.tip())
     message = site.until("Stoker", "line", "RefSkew", "RefSkewDetected")
@@ -492,28 +492,28 @@ def test_a_pause_reaches_the_agents_and_so_does_the_emergency_stop(
     site.apply("IgnitionSync", "line", git=git(url), gateway={"filesOnly": True}, polling=FAST)
     site.start()
     first = plant.tip()
-    site.until_told("line", STOKER, commit=first, paused=False)
-    site.until_told("line", IGNITION_SYNC, commit=first, paused=False)
+    site.until_metadata("line", STOKER, commit=first, paused=False)
+    site.until_metadata("line", IGNITION_SYNC, commit=first, paused=False)
 
     site.patch(site.path_of("Stoker", "line"), {"spec": {"paused": True}})
-    site.until_told("line", STOKER, paused=True)
+    site.until_metadata("line", STOKER, paused=True)
     assert "spec.paused" in site.until("Stoker", "line", "Ready", "Paused")
     second = commit_to(plant, "two")
-    site.until_told("line", IGNITION_SYNC, commit=second)
+    site.until_metadata("line", IGNITION_SYNC, commit=second)
     told = site.metadata("line", STOKER)
     assert told is not None
     assert told.commit == first, "a paused resource does not follow its ref"
     site.patch(site.path_of("Stoker", "line"), {"spec": {"paused": False}})
-    site.until_told("line", STOKER, paused=False, commit=second)
+    site.until_metadata("line", STOKER, paused=False, commit=second)
 
     pause = {"metadata": {"name": "ignition-sync-global-pause"}, "data": {"paused": "true"}}
     site.post("/api/v1", "configmaps", pause)
     for kind in (STOKER, IGNITION_SYNC):
-        site.until_told("line", kind, paused=True)
+        site.until_metadata("line", kind, paused=True)
         assert "ignition-sync-global-pause" in site.until(str(kind), "line", "Ready", "Paused")
     site.patch(site.path_of("ConfigMap", "ignition-sync-global-pause"), {"data": {"paused": "false"}})
     for kind in (STOKER, IGNITION_SYNC):
-        site.until_told("line", kind, paused=False)
+        site.until_metadata("line", kind, paused=False)
         site.until(str(kind), "line", "Ready", "RefResolved")
 
 
@@ -523,7 +523,7 @@ def test_from_the_twenty_first_gateway_on_reports_go_to_a_second_map(
     site.apply("Stoker", "line", git=git(url))
     pods = [site.pod(f"gateway-{number:02}", "line") for number in range(25)]
     site.start("--forget-reports-after=0")
-    told = site.until_told("line", commit=plant.tip(), status_shards=lambda shards: len(shards) == 25)
+    told = site.until_metadata("line", commit=plant.tip(), status_shards=lambda shards: len(shards) == 25)
     assert sorted(told.status_shards.values()) == [0] * 20 + [1] * 5
     assert site.get("ConfigMap", "stoker-statusshard-1-line")["metadata"]["ownerReferences"]
     role = site.get("Role", "stoker-agent-line")
@@ -543,7 +543,7 @@ def test_from_the_twenty_first_gateway_on_reports_go_to_a_second_map(
             f"{name} forgets who is gone",
             interval=0.1,
         )
-    after = site.until_told("line", status_shards=lambda shards: len(shards) == 23)
+    after = site.until_metadata("line", status_shards=lambda shards: len(shards) == 23)
     assert all(told.status_shards[key] == shard for key, shard in after.status_shards.items()), "nobody moved"
 
 
@@ -551,10 +551,10 @@ def test_replicas_of_one_name_report_under_their_pods(site: Site, plant: Reposit
     site.apply("Stoker", "line", git=git(url))
     one = site.pod("front-a", "line", gateway="front")
     site.start()
-    site.until_told("line", commit=plant.tip(), status_key_mode=StatusKeyMode.GATEWAY)
+    site.until_metadata("line", commit=plant.tip(), status_key_mode=StatusKeyMode.GATEWAY)
     one.report(plant.tip())
     two = site.pod("front-b", "line", gateway="front")
-    site.until_told("line", status_key_mode=StatusKeyMode.POD)
+    site.until_metadata("line", status_key_mode=StatusKeyMode.POD)
     one.report(plant.tip())
     two.report(plant.tip())
     site.until("Stoker", "line", "Ready", "GatewaysSynced")
@@ -665,7 +665,7 @@ def test_nothing_is_written_while_nothing_changes(
     pods = [site.pod("base-0", "line", profile="base"), site.pod("area-0", "line", profile="area")]
     metrics = f"127.0.0.1:{free_ports(1)[0]}"
     controller = site.start(f"--metrics-bind-address={metrics}")
-    site.until_told("line", commit=plant.tip())
+    site.until_metadata("line", commit=plant.tip())
     for pod in pods:
         pod.report(plant.tip(), synced_at="2026-03-02T08:15:00Z", heartbeat_at="2026-03-02T08:15:00Z")
     site.until("Stoker", "line", "Ready", "GatewaysSynced")
@@ -717,10 +717,10 @@ def test_the_next_leader_goes_on_where_the_first_was_killed(
         site.apply("Stoker", f"line-{number}", git=git(url), polling=FAST)
         site.pod(f"gateway-{number}", f"line-{number}")
     first = site.start()
-    site.until_told("line-0", commit=plant.tip())
+    site.until_metadata("line-0", commit=plant.tip())
     second = site.start()
     for number in range(count):
-        site.until_told(f"line-{number}", commit=plant.tip())
+        site.until_metadata(f"line-{number}", commit=plant.tip())
     moved = commit_to(plant, "moved")
     eventually(
         lambda: any(
@@ -734,7 +734,7 @@ def test_the_next_leader_goes_on_where_the_first_was_killed(
     os.kill(first.pid, how)
     later = commit_to(plant, "later")
     for number in range(count):
-        site.until_told(f"line-{number}", commit=later, patience=60)
+        site.until_metadata(f"line-{number}", commit=later, patience=60)
     for number in range(count):
         eventually(
             lambda number=number: site.status("Stoker", f"line-{number}")["lastSyncCommit"] == later,  # type: ignore[misc]

@@ -22,9 +22,9 @@ from stoker.domain.clock import rfc3339_micro
 from stoker.domain.protocol import GatewayTarget, PendingPlanReport, SyncMode, SyncState
 from stoker.domain.refs import CommitId
 from stoker_testkit.cluster.cluster_access import ClusterAccess
-from stoker_testkit.command_fork_server import Ended
+from stoker_testkit.command_fork_server import CommandResult
 from stoker_testkit.environments.controller_environment import PATIENCE, Site
-from stoker_testkit.environments.stub_gateway_pods import PlayedPod
+from stoker_testkit.environments.stub_gateway_pods import StubGatewayPod
 from stoker_testkit.processes import free_ports
 from stoker_testkit.repositories.bare_repository import Repository
 from stoker_testkit.repositories.git_http_server import GitHttpServer
@@ -57,10 +57,10 @@ def service() -> Iterator[StubHttpService]:
 
 def gateways(
     site: Site, names: tuple[str, ...], commit: CommitId, kind: str = "Stoker"
-) -> dict[str, PlayedPod]:
+) -> dict[str, StubGatewayPod]:
     """Pods of gateways that are all synced to a commit, and a controller that knows it."""
     pods = {name: site.pod(f"{name}-0", "line", gateway=name) for name in names}
-    site.until_told("line", commit=commit)
+    site.until_metadata("line", commit=commit)
     for pod in pods.values():
         pod.report(commit)
     site.until(kind, "line", "Ready", "GatewaysSynced")
@@ -74,7 +74,7 @@ def targets(site: Site) -> dict[str, GatewayTarget]:
 
 def until_targets(site: Site, **wanted: GatewayTarget | None) -> None:
     """Wait until gateways have these orders; None: none of their own."""
-    site.until_told("line", targets=lambda it: {name: it.get(name) for name in wanted} == wanted)
+    site.until_metadata("line", targets=lambda it: {name: it.get(name) for name in wanted} == wanted)
 
 
 def stages(site: Site) -> dict[str, str]:
@@ -126,7 +126,7 @@ def test_a_canary_stops_at_the_stage_whose_health_check_fails(
 
     second = repository.commit({"README.md": "two"})
     held = GatewayTarget(first)
-    site.until_told("line", commit=second, targets={"filler": held, "packer": held, "plant": held})
+    site.until_metadata("line", commit=second, targets={"filler": held, "packer": held, "plant": held})
     eventually(  # the status is written after agents were told
         lambda: "waits for stage pilot" in site.condition("Stoker", "line", "AllGatewaysSynced")[2],
         PATIENCE,
@@ -170,7 +170,7 @@ def plan_of(name: str, commit: str, version: int = 1) -> PendingPlanReport:
     return PendingPlanReport(digest, "PlanPending", commit, files_modified=2, files_deleted=1)
 
 
-def planned(pod: PlayedPod, commit: CommitId, at: CommitId, version: int = 1) -> str:
+def planned(pod: StubGatewayPod, commit: CommitId, at: CommitId, version: int = 1) -> str:
     """A gateway has planned a commit and written nothing; the digest."""
     plan = plan_of(pod.gateway, commit, version)
     pod.report(commit, SyncState.PENDING, reason="PlanPending", synced_commit=at, pending_plan=plan)
@@ -192,12 +192,12 @@ def until_approval(site: Site, **wanted: object) -> dict[str, Any]:
     return approval(site)
 
 
-def stoker(site: Site, verb: str, *flags: str) -> Ended:
+def stoker(site: Site, verb: str, *flags: str) -> CommandResult:
     """A command about the resource, as a person gives it."""
     place = (f"--kubeconfig={site.cluster.kubeconfig()}", f"--namespace={site.namespace}", "line")
     argv = [sys.executable, "-m", "stoker", verb, *place, *flags]
     ended = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
-    return Ended(ended.returncode, ended.stdout, ended.stderr)
+    return CommandResult(ended.returncode, ended.stdout, ended.stderr)
 
 
 @pytest.mark.smoke
@@ -214,7 +214,7 @@ def test_a_commit_is_planned_approved_and_applied(
 
     second = repository.commit({"README.md": "two"})
     planning = GatewayTarget(second, SyncMode.PLAN)
-    site.until_told("line", commit=second, targets={"lab": planning, "plant": planning})
+    site.until_metadata("line", commit=second, targets={"lab": planning, "plant": planning})
     until_approval(site, state="Planning")
     digests = {"lab": planned(pods["lab"], second, first)}
     digests["plant"] = planned(pods["plant"], second, first)
@@ -236,15 +236,15 @@ def test_a_commit_is_planned_approved_and_applied(
     assert targets(site) == {"lab": planning, "plant": planning}
     shown = stoker(site, "plan", "--output=json")
     assert shown.code == 0, shown.err
-    assert shown.said["approval"]["digest"] == waiting["digest"]
-    assert {one["name"]: one["plan"]["digest"] for one in shown.said["gateways"]} == digests
+    assert shown.document["approval"]["digest"] == waiting["digest"]
+    assert {one["name"]: one["plan"]["digest"] for one in shown.document["gateways"]} == digests
     assert stoker(site, "plan", "--exit-code").code == 10
     assert f"stoker approve line --namespace {site.namespace}" in stoker(site, "plan").out
     wrong = stoker(site, "approve", "--digest=" + "e" * 64)
     assert (wrong.code, "waits with plan" in wrong.err) == (3, True)
     done = stoker(site, "approve", "--digest=" + waiting["digest"], "--output=json")
     assert done.code == 0, done.err
-    assert done.said["message"].startswith("admin approved plan")
+    assert done.document["message"].startswith("admin approved plan")
     until_targets(
         site,
         **{name: GatewayTarget(second, SyncMode.APPLY, digest) for name, digest in digests.items()},
@@ -277,7 +277,7 @@ def test_an_approval_that_is_not_given_in_time_expires(
     site.start()
     pods = gateways(site, ("lab",), first)
     second = repository.commit({"README.md": "two"})
-    site.until_told("line", commit=second)
+    site.until_metadata("line", commit=second)
     planned(pods["lab"], second, first)
     site.until("Stoker", "line", "Stalled", "ApprovalExpired")
     until_approval(site, state="Expired")
@@ -303,7 +303,7 @@ def test_limits_make_a_queue_that_can_be_seen(
     pods = gateways(site, ("a", "b", "c"), first)
     second = repository.commit({"README.md": "two"})
     held = GatewayTarget(first)
-    site.until_told("line", commit=second, targets={"b": held, "c": held})
+    site.until_metadata("line", commit=second, targets={"b": held, "c": held})
     progress = site.status("Stoker", "line")["release"]
     eventually(lambda: site.status("Stoker", "line")["release"].get("queued") == 2, PATIENCE, "a queue")
     progress = site.status("Stoker", "line")["release"]
@@ -316,7 +316,7 @@ def test_limits_make_a_queue_that_can_be_seen(
     )
     for name, rest in (("a", {"c": held}), ("b", {})):
         pods[name].report(second)
-        site.until_told("line", targets=rest)
+        site.until_metadata("line", targets=rest)
     pods["c"].report(second)
     site.until("Stoker", "line", "Ready", "GatewaysSynced")
 
@@ -336,14 +336,14 @@ def test_weights_and_dependencies_are_kept_and_a_circle_is_spelt_out(
     pods = gateways(site, ("plant", "filler", "packer"), first)
     second = repository.commit({"README.md": "two"})
     held = GatewayTarget(first)
-    site.until_told("line", commit=second, targets={"filler": held, "packer": held})
+    site.until_metadata("line", commit=second, targets={"filler": held, "packer": held})
     assert "packer waits for plant of weight 100" in site.until(
         "Stoker", "line", "DependenciesMet", "DependencyWaiting"
     )
     pods["plant"].report(second)
-    site.until_told("line", targets={"filler": held})
+    site.until_metadata("line", targets={"filler": held})
     pods["packer"].report(second)
-    site.until_told("line", targets={})
+    site.until_metadata("line", targets={})
     pods["filler"].report(second)
     site.until("Stoker", "line", "Ready", "GatewaysSynced")
 

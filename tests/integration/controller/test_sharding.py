@@ -85,7 +85,7 @@ def call(shard: ShardProcess, namespace: str, ref: str) -> int:
 
 def everybody_is_told(site: ShardedSite, **wanted: object) -> None:
     for each in site.sites.values():
-        each.until_told("line", **wanted)  # type: ignore[arg-type]
+        each.until_metadata("line", **wanted)  # type: ignore[arg-type]
 
 
 def holder(site: ShardedSite, index: int) -> str:
@@ -109,7 +109,7 @@ def test_two_shards_serve_everything_once_and_stop_together(
             ref = f"v{next(numbers)}"
             plant.tag(ref, plant.commit({"README.md": ref}))
             eventually(lambda: call(shard, name, ref) == 202, PATIENCE, site.home.tail)  # noqa: B023
-            site.sites[name].until_told("line", ref=ref, commit=plant.tip())
+            site.sites[name].until_metadata("line", ref=ref, commit=plant.tip())
 
     # What stops everything stops every shard, each through its own look at the map.
     pause = {"metadata": {"name": "ignition-sync-global-pause"}, "data": {"paused": "true"}}
@@ -198,7 +198,7 @@ def test_without_namespaces_to_choose_from_a_shard_keeps_only_its_own_objects(
     everywhere = ("--watch-namespaces=", f"--watch-label-selector=site={site.home.namespace}")
     shard = site.start("1/2", *everywhere, f"--kubeconfig={admin}")
     for name in names[2:]:
-        site.sites[name].until_told("line", commit=plant.tip())
+        site.sites[name].until_metadata("line", commit=plant.tip())
     eventually(lambda: call(shard, names[0], "main") == 202, PATIENCE, site.home.tail)
     for name in names[:2]:
         assert site.sites[name].metadata("line") is None

@@ -19,7 +19,7 @@ from stoker.ignition.client.http import MAX_ANSWER_BYTES
 from stoker.ignition.client.responses import PathNotOffered, ScanLockRefused
 from stoker_testkit.certificates import Authority
 from stoker_testkit.faults.http_fault_proxy import AnsweredFault, HttpFaultProxy
-from stoker_testkit.gateway.rest_api.request_checks import ApiKey, Insecure
+from stoker_testkit.gateway.rest_api.request_checks import ApiKey, PlainHttpPolicy
 from stoker_testkit.gateway.runtime import State
 from stoker_testkit.gateway.simulated_gateway import KEY, SECRET, SimulatedGateway
 from stoker_testkit.repositories.sample_ignition_repository import view
@@ -134,8 +134,10 @@ async def test_a_level_that_may_only_read_is_named_when_it_matters(
     assert refused.value.reason is Reason.LEVEL_NOT_GRANTED
 
 
-@pytest.mark.parametrize("way", [Insecure.REFUSED, Insecure.REDIRECTED])
-async def test_plain_http_where_tls_is_required_is_named(simulated: SimulatedGateway, way: Insecure) -> None:
+@pytest.mark.parametrize("way", [PlainHttpPolicy.REFUSED, PlainHttpPolicy.REDIRECTED])
+async def test_plain_http_where_tls_is_required_is_named(
+    simulated: SimulatedGateway, way: PlainHttpPolicy
+) -> None:
     simulated.settings.insecure = way
     assert (await trouble(to(simulated.url))).reason is Reason.SECURE_REQUIRED
 

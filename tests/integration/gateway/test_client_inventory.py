@@ -1,4 +1,4 @@
-"""What the client reads and does on a gateway, by the paths of 8.3 and by those of the papers."""
+"""The gateway client on a gateway with the API paths of 8.3 and with those of v2."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ async def gateway(simulated: SimulatedGateway, clock: ManualClock) -> AsyncItera
     await client.aclose()
 
 
-@pytest.fixture(params=[Paths.V83, Paths.PAPERS])
+@pytest.fixture(params=[Paths.V83, Paths.V2])
 def paths(request: pytest.FixtureRequest, simulated: SimulatedGateway) -> Paths:
     generation: Paths = request.param
     simulated.settings.paths = generation
@@ -113,7 +113,7 @@ async def test_tag_types_are_read_where_they_can_be_exported(
 ) -> None:
     assert await gateway.types_of("default") == frozenset({"Motor"})
     assert await gateway.types_of("nobody's") is None
-    simulated.settings.paths = Paths.PAPERS
+    simulated.settings.paths = Paths.V2
     assert await gateway.types_of("default") is None
 
 
@@ -156,7 +156,7 @@ async def test_a_restart_is_asked_for_and_seen(simulated: SimulatedGateway, gate
 
 async def test_what_waits_for_a_restart_is_named(simulated: SimulatedGateway, gateway: GatewayClient) -> None:
     assert await gateway.pending_restarts() == ()
-    simulated.settings.paths = Paths.PAPERS
+    simulated.settings.paths = Paths.V2
     assert await gateway.pending_restarts() is None
 
 
@@ -174,8 +174,8 @@ async def test_a_role_and_a_mode_are_reported(simulated: SimulatedGateway, gatew
 async def test_a_gateway_that_lists_designers_by_project_only_is_asked_so(
     simulated: SimulatedGateway, clock: ManualClock
 ) -> None:
-    """The oldest of the papers knows no list at all."""
-    simulated.settings.paths = Paths.PAPERS
+    """The oldest v2 API has no list at all."""
+    simulated.settings.paths = Paths.V2
     simulated.open_designer(Designer("d1", "anna", "Line 2"))
     with HttpFaultProxy.start(simulated.url) as proxy:
         proxy.arm(AnsweredFault(404), "/data/api/v2/(design/)?sessions$", times=None)
@@ -195,7 +195,7 @@ async def test_a_gateway_that_lists_designers_by_project_only_is_asked_so(
 async def test_a_path_that_is_not_there_is_not_asked_for_again_for_a_while(
     simulated: SimulatedGateway, gateway: GatewayClient, clock: ManualClock
 ) -> None:
-    simulated.settings.paths = Paths.PAPERS
+    simulated.settings.paths = Paths.V2
     await gateway.check()
     for _ in range(3):
         assert await gateway.designers() == ()
@@ -225,7 +225,7 @@ async def test_a_gateway_that_was_away_is_asked_again(
     simulated: SimulatedGateway, gateway: GatewayClient, how: str
 ) -> None:
     """It may have been upgraded meanwhile."""
-    simulated.settings.paths = Paths.PAPERS
+    simulated.settings.paths = Paths.V2
     await gateway.check()
     await gateway.designers()
     simulated.settings.paths = Paths.V83

@@ -256,7 +256,7 @@ async def test_one_that_does_not_answer_changes_nothing(site: Site, trouble: str
     elif trouble == "refuses":
         site.gateway.settings.keys["stoker"] = ApiKey("another")
     else:
-        site.gateway.settings.paths = Paths.PAPERS
+        site.gateway.settings.paths = Paths.V2
     if process == "a new one":
         tended, attending = site.agent(LEAVES)
     before = _stamps(site.data)
@@ -349,7 +349,7 @@ async def test_leaf_only_leaves_out_what_a_parent_has_and_writes_the_others(site
 
 
 async def test_a_gateway_that_cannot_list_types_gets_all_of_them_with_a_warning(site: Site) -> None:
-    site.gateway.settings.paths = Paths.PAPERS
+    site.gateway.settings.paths = Paths.V2
     put(site.data, provider("parent") | types("parent", "Motor"))
     site.gateway.load()
     tended, attending = site.agent(LEAVES)

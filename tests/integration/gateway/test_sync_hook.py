@@ -792,7 +792,7 @@ async def test_with_proceed_designers_need_not_be_listed_and_a_warning_says_so(
     assert warning.startswith("who has a project open in a Designer is not known: DesignersUnknown")
 
 
-@pytest.mark.parametrize("paths", [Paths.V83, Paths.PAPERS])
+@pytest.mark.parametrize("paths", [Paths.V83, Paths.V2])
 async def test_both_generations_of_paths_are_understood(site: Site, paths: Paths) -> None:
     site.gateway.settings.paths = paths
     site.gateway.open_designer(ANNA)

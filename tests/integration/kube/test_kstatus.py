@@ -94,7 +94,7 @@ def test_the_life_of_a_resource(
     pod = plain.pod("filler-0", "line", kind=door, gateway="filler")
     plain.start()
     life.expect(IN_PROGRESS, "Progressing", "GatewaysSyncing")
-    pod.report(plain.until_told("line", door, commit=repository.tip()).commit or "")
+    pod.report(plain.until_metadata("line", door, commit=repository.tip()).commit or "")
     life.expect(CURRENT, "Healthy", "GatewaysSynced")
 
     plain.apply(kind, "line", gateway=SILENT, git={**source, "ref": "no-such-ref"})
@@ -188,7 +188,7 @@ def test_every_recipe_of_the_page_works(
     plain.start()
     site.start()
     plain.until("Stoker", "leaving", "Ready", "RefResolved")
-    pod.report(plain.until_told("plant", commit=repository.tip()).commit or "")
+    pod.report(plain.until_metadata("plant", commit=repository.tip()).commit or "")
     plain.delete("Stoker", "leaving")
 
     known = {"$COMMIT": str(repository.tip()), "$CLUSTER_RULE": cluster_rule}

@@ -19,7 +19,7 @@ from stoker.domain.protocol import QuarantineReport
 from stoker_testkit.admission.webhook_process import Admission
 from stoker_testkit.cluster.cluster_access import ClusterAccess
 from stoker_testkit.docs_checks.documented_metrics import documented, shown_on
-from stoker_testkit.environments.agent_environment import AgentPlant, project
+from stoker_testkit.environments.agent_environment import AgentEnvironment, project
 from stoker_testkit.environments.controller_environment import PATIENCE, Site
 from stoker_testkit.processes import free_ports
 from stoker_testkit.repositories.bare_repository import Repository
@@ -72,7 +72,7 @@ def test_the_controller_and_its_receiver(
     site.apply("Stoker", "line", git=source, rateLimit={"maxConcurrentSyncs": 1})
     site.start(f"--metrics-bind-address=127.0.0.1:{port}", f"--receiver-bind-address=127.0.0.1:{receiver}")
     pod = site.pod("north-0", "line", gateway="north")
-    site.until_told("line", commit=commit)
+    site.until_metadata("line", commit=commit)
     taken = QuarantineReport("b" * 40, "AutoRollback", "it did not load", "2026-03-02T08:15:04Z")
     pod.report(
         commit,
@@ -99,7 +99,7 @@ def test_the_controller_and_its_receiver(
     assert f"ignition_sync_scan_api_duration_seconds_count{{{whose}}} 2.0" in page
 
 
-def test_an_agent_and_the_lines_that_it_logs_on_its_way(plant: AgentPlant) -> None:
+def test_an_agent_and_the_lines_that_it_logs_on_its_way(plant: AgentEnvironment) -> None:
     pod = plant.pod()
     first = plant.commit(project("filler", 1))
     plant.publish(first, agent_spec=plant.spec())
@@ -116,18 +116,18 @@ def test_an_agent_and_the_lines_that_it_logs_on_its_way(plant: AgentPlant) -> No
         "ignition_sync_pass_duration_seconds",
         "ignition_sync_files_changed_total",
     )
-    triggered = pod.said("sync.triggered")[-1]
+    triggered = pod.logged("sync.triggered")[-1]
     assert (triggered["commit"], triggered["ref"], triggered["source"]) == (commit.short, "main", "webhook")
-    staged = pod.said("staging.built")[-1]
+    staged = pod.logged("staging.built")[-1]
     assert (staged["mappings"] > 0, staged["files"], staged["seconds"] >= 0) == (True, len(second), True)
-    merged = pod.said("merge.done")[-1]
+    merged = pod.logged("merge.done")[-1]
     assert (merged["added"], merged["modified"], merged["deleted"], merged["skipped"]) == (
         0,
         len(second),
         0,
         0,  # parts of the standard layout that the repository does not have are not counted
     )
-    scans = [line for line in pod.said("scan.called") if line["pass_id"] == merged["pass_id"]]
+    scans = [line for line in pod.logged("scan.called") if line["pass_id"] == merged["pass_id"]]
     assert [(line["kind"], line["status"]) for line in scans] == [("projects", 200), ("config", 200)]
     assert len({line["pass_id"] for line in (triggered, staged, merged)}) == 1
 

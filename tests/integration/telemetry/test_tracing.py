@@ -20,7 +20,7 @@ from stoker.domain.injection import parse_environment
 from stoker.domain.protocol import SyncState
 from stoker_testkit.chart.helm import Helm
 from stoker_testkit.cluster.cluster_access import ClusterAccess, CommandFailed
-from stoker_testkit.environments.agent_environment import AgentPlant, project
+from stoker_testkit.environments.agent_environment import AgentEnvironment, project
 from stoker_testkit.environments.controller_environment import PATIENCE, Site
 from stoker_testkit.gateway.simulated_gateway import KEY
 from stoker_testkit.processes import free_ports
@@ -68,7 +68,7 @@ def call(
 
 
 def test_one_trace_from_the_webhook_to_the_status(
-    operated: Site, plant: AgentPlant, git_http: GitHttpServer, collector: TraceCollector
+    operated: Site, plant: AgentEnvironment, git_http: GitHttpServer, collector: TraceCollector
 ) -> None:
     first = plant.commit(project("filler", 1))
     [port] = free_ports(1)
@@ -83,7 +83,7 @@ def test_one_trace_from_the_webhook_to_the_status(
     operated.apply("Stoker", "plant", **spec)  # type: ignore[arg-type]
     operated.pod("gateway-0", "plant", gateway="filler")
     operated.start(f"--receiver-bind-address=127.0.0.1:{port}")
-    operated.until_told("plant", commit=first)
+    operated.until_metadata("plant", commit=first)
     pod = plant.pod(sync_period="1")
     plant.join_gateway(pod)
     operated.until("Stoker", "plant", "Ready", "GatewaysSynced")
@@ -160,7 +160,7 @@ def test_what_is_no_traceparent_begins_a_trace_of_its_own(
     operated.annotate("Stoker", "plant", traceparent="x" * 500, nudged_at="2026-11-16T00:00:00Z")
     tip = repository.commit({"README.md": "two"})
     call(port, operated.namespace, "", {"ref": "refs/heads/main"})
-    told = operated.until_told("plant", commit=tip)
+    told = operated.until_metadata("plant", commit=tip)
     assert told.traceparent.split("-")[1] != received.trace
     assert collector.until(
         "controller.reconcile", lambda one: one.attributes.get("stoker.commit") == str(tip)

@@ -9,7 +9,7 @@ import pytest
 
 from stoker_testkit.gateway.http_client import Reply
 from stoker_testkit.gateway.http_client import ask as ask_at
-from stoker_testkit.gateway.rest_api.request_checks import HEADER, ApiKey, Insecure
+from stoker_testkit.gateway.rest_api.request_checks import HEADER, ApiKey, PlainHttpPolicy
 from stoker_testkit.gateway.runtime import Designer, ScanLockKind, State
 from stoker_testkit.gateway.scan_loader import read_resource
 from stoker_testkit.gateway.simulated_gateway import KEY, SECRET, SimulatedGateway
@@ -99,9 +99,9 @@ def test_an_8_1_gateway_has_no_api_and_says_its_version(gateway: SimulatedGatewa
 def test_plain_http_is_refused_or_sent_away_when_secure_connections_are_required(
     gateway: SimulatedGateway,
 ) -> None:
-    gateway.settings.insecure = Insecure.REFUSED
+    gateway.settings.insecure = PlainHttpPolicy.REFUSED
     assert ask(gateway, "GET", f"{API}/gateway-info").status == 403
-    gateway.settings.insecure = Insecure.REDIRECTED
+    gateway.settings.insecure = PlainHttpPolicy.REDIRECTED
     assert ask(gateway, "GET", f"{API}/gateway-info").status == 302
 
 

@@ -145,7 +145,7 @@ def test_a_perspective_session_is_listed_and_ended_with_words(gateway: Simulated
 
 
 def test_a_graceful_session_goes_some_time_after_the_message(gateway: SimulatedGateway) -> None:
-    gateway.settings.paths = Paths.PAPERS
+    gateway.settings.paths = Paths.V2
     gateway.open_session(PerspectiveBrowser("polite", "otto", "filler", leaves_after=0.2))
     gateway.open_session(PerspectiveBrowser("deaf", "emil", "filler", leaves_after=None))
     for session in ("polite", "deaf"):
@@ -163,7 +163,7 @@ OLDER = [f"{V2}/design/sessions", f"{V2}/sessions", f"{V2}/projects/filler", f"{
 
 
 @pytest.mark.parametrize(
-    ("paths", "newer", "older"), [(Paths.V83, 200, 404), (Paths.PAPERS, 404, 200), (Paths.BOTH, 200, 200)]
+    ("paths", "newer", "older"), [(Paths.V83, 200, 404), (Paths.V2, 404, 200), (Paths.BOTH, 200, 200)]
 )
 def test_each_generation_of_paths_can_be_had(
     gateway: SimulatedGateway, paths: Paths, newer: int, older: int
@@ -175,7 +175,7 @@ def test_each_generation_of_paths_can_be_had(
 
 
 def test_the_specification_knows_sessions_by_other_names(gateway: SimulatedGateway) -> None:
-    gateway.settings.paths = Paths.PAPERS
+    gateway.settings.paths = Paths.V2
     gateway.open_designer(Designer("d1", "anna", "filler"))
     gateway.open_session(PerspectiveBrowser("b1", "otto", "filler"))
     both = items(get(gateway, f"{V2}/sessions"), "sessions")
@@ -209,7 +209,7 @@ def test_tag_providers_and_their_types_appear_with_a_config_scan(
     }
     gateway.settings.managed_providers = ("MQTT Engine",)
     assert [one["name"] for one in items(get(gateway, listed))] == ["site", "MQTT Engine"]
-    gateway.settings.paths = Paths.PAPERS
+    gateway.settings.paths = Paths.V2
     own, managed = items(get(gateway, f"{V2}/tag-providers"), "providers")
     assert (own, managed) == ({"name": "site", "parent": "hq"}, {"name": "MQTT Engine", "managed": True})
 
@@ -241,7 +241,7 @@ def test_a_restart_takes_up_new_modules_and_ends_sessions(gateway: SimulatedGate
     assert sick == {"org.example.old": "its certificate was not accepted", "half": "the file is empty"}
     assert get(gateway, f"{V1}/restart-tasks/pending").object() == {"pending": []}
     assert items(get(gateway, f"{V1}/designers")) == []
-    gateway.settings.paths = Paths.PAPERS
+    gateway.settings.paths = Paths.V2
     states = {one["moduleId"]: one["state"] for one in items(get(gateway, f"{V2}/modules"), "modules")}
     assert (states["plain"], states["half"]) == ("running", "quarantined")
     assert ask_with(gateway.url, KEY, "POST", f"{V1}/restart").status == 200

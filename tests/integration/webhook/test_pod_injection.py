@@ -96,7 +96,7 @@ def test_a_pod_of_the_chart_gets_its_agent_and_the_resource_an_event(serving: Ad
     assert found["metadata"]["annotations"]["stoker.io/cr-kind"] == "Stoker"
     assert found["spec"]["initContainers"][0]["name"] == "preconfigure"
 
-    (line,) = serving.said("injection.done")
+    (line,) = serving.logged("injection.done")
     assert (line["pod"], line["namespace"], line["resource"], line["gateway"]) == (
         "filler-gateway-0",
         serving.namespace,
@@ -119,7 +119,7 @@ def test_pods_that_do_not_ask_and_dry_runs_leave_no_trace(serving: Admission) ->
     again = pod()
     again["metadata"]["name"] = "tried"
     assert agent_of(made(serving, "api/v1/pods", again, dry_run=True))
-    assert [line.get("dry_run") for line in serving.said("injection.done")] == [True]
+    assert [line.get("dry_run") for line in serving.logged("injection.done")] == [True]
     assert events(serving) == []
 
 
@@ -133,7 +133,7 @@ def test_a_refused_pod_is_admitted_unchanged_and_the_refusal_is_reported_everywh
     ]
     told = warnings_of(serving, "create", body=lonely)
     assert "Warning: ResourceNotFound: no agent is put into pod filler-gateway-0" in told
-    (line,) = serving.said("injection.refused")
+    (line,) = serving.logged("injection.refused")
     assert line["reason"] == "ResourceNotFound"
     seen = eventually(lambda: events(serving), 20, "an Event is written", interval=0.1)
     assert [one[:2] for one in seen] == [("StatefulSet", "ResourceNotFound")]
@@ -235,11 +235,11 @@ def test_what_cannot_be_looked_up_is_left_to_the_failure_policy(
     def outcome() -> tuple[int, int]:
         """Until the authorizer has noticed, the answer is that of a namespace without a resource."""
         answer = serving.create("api/v1/pods", pod(), dry_run=True)[0]
-        return answer, len(serving.said("injection.failed"))
+        return answer, len(serving.logged("injection.failed"))
 
     eventually(lambda: outcome()[1] > 0, 20, serving.tail, interval=0.1)
     assert outcome()[0] == status
-    assert serving.said("injection.failed")[-1]["reason"] == "RBACDenied"
+    assert serving.logged("injection.failed")[-1]["reason"] == "RBACDenied"
 
 
 @pytest.mark.smoke
@@ -250,8 +250,8 @@ def test_two_replicas_that_start_together_serve_with_one_authority(admission: Ad
     assert len(set(admission.bundles("mutating"))) == 1
     made(admission, "apis/stoker.io/v1alpha1/stokers", stoker())
     agent_of(made(admission, "api/v1/pods", pod()))
-    assert len(admission.said("injection.done")) == 1, "the second one found the agent of the first"
-    assert len(admission.said("certificate.loaded")) == 2
+    assert len(admission.logged("injection.done")) == 1, "the second one found the agent of the first"
+    assert len(admission.logged("certificate.loaded")) == 2
 
 
 def test_a_secret_that_the_chart_renders_empty_is_filled_without_the_right_to_create(
@@ -325,7 +325,7 @@ def test_the_spelling_and_the_certificates_of_the_specification(
         "--agent-image=x:1",
     ]
     off = ["--health-probe-bind-address=0", "--metrics-bind-address=0", "--drain-seconds=0"]
-    process = Process.start("webhook", [*argv, *more, *off], log=tmp_path / "papers.log")
+    process = Process.start("webhook", [*argv, *more, *off], log=tmp_path / "webhook.log")
     admission.replicas.append(process)
 
     def shown() -> bytes:

@@ -12,7 +12,7 @@ from stoker.artifacts.oci_manifest import LayerKind, choose_manifest, manifest_l
 from stoker_testkit.services.oci_artifacts import (
     FLUX_CONTENT,
     Layer,
-    Published,
+    PublishedArtifact,
     flux,
     index,
     made_of,
@@ -23,7 +23,7 @@ from stoker_testkit.services.oci_artifacts import (
 TITLE = "artifact oci://plant/site"
 
 
-def kinds(published: Published) -> list[LayerKind]:
+def kinds(published: PublishedArtifact) -> list[LayerKind]:
     return [
         kind
         for kind, _ in manifest_layers(parse_manifest(published.manifest, TITLE), TITLE, ArtifactLimits())

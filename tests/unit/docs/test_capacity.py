@@ -55,7 +55,7 @@ def test_the_tables_of_the_benchmark_have_their_place() -> None:
 
 
 def test_what_processes_ask_for_is_what_the_chart_and_the_api_give_them() -> None:
-    def said(resources: dict[str, dict[str, str]]) -> str:
+    def described(resources: dict[str, dict[str, str]]) -> str:
         return " | ".join(
             f"{resources[which]['cpu']}, {resources[which]['memory']}" for which in ("requests", "limits")
         )
@@ -66,4 +66,4 @@ def test_what_processes_ask_for_is_what_the_chart_and_the_api_give_them() -> Non
         for which in ("requests", "limits")
     }
     for name, resources in {**given, "agent": agent}.items():
-        assert f"| {name} | {said(resources)} |" in PAGE
+        assert f"| {name} | {described(resources)} |" in PAGE

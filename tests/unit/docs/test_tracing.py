@@ -35,11 +35,14 @@ def first_words(names: set[str]) -> set[str]:
 
 def attributes() -> set[str]:
     return {
-        name for module in modules() for call in calls(module, SPANS | {"say"}) for name in said(module, call)
+        name
+        for module in modules()
+        for call in calls(module, SPANS | {"say"})
+        for name in span_names(module, call)
     }
 
 
-def said(module: ast.Module, call: ast.Call) -> Iterator[str]:
+def span_names(module: ast.Module, call: ast.Call) -> Iterator[str]:
     for keyword in call.keywords:
         if keyword.arg is not None:
             yield keyword.arg

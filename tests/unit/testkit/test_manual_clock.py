@@ -9,7 +9,7 @@ import pytest
 
 from stoker.domain.clock import Clock
 from stoker_testkit.manual_clock import START, ManualClock
-from stoker_testkit.wait_until import NeverHappened
+from stoker_testkit.wait_until import ConditionTimeout
 
 
 async def test_does_not_move_until_it_is_advanced() -> None:
@@ -81,5 +81,5 @@ async def test_no_time_to_sleep_is_no_sleep() -> None:
 
 
 async def test_waiting_for_sleepers_that_do_not_come_says_how_many_there_are() -> None:
-    with pytest.raises(NeverHappened, match="2 sleepers on the clock, where there are 0"):
+    with pytest.raises(ConditionTimeout, match="2 sleepers on the clock, where there are 0"):
         await ManualClock().sleeping(2, timeout=0.02)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stoker_testkit.wait_until import NeverHappened, eventually, eventually_async
+from stoker_testkit.wait_until import ConditionTimeout, eventually, eventually_async
 
 
 def test_returns_the_first_truthy_value() -> None:
@@ -13,13 +13,13 @@ def test_returns_the_first_truthy_value() -> None:
 
 
 def test_says_what_was_waited_for() -> None:
-    with pytest.raises(NeverHappened, match=r"^timed out after 0\.25 s waiting for: the lamp is lit$"):
+    with pytest.raises(ConditionTimeout, match=r"^timed out after 0\.25 s waiting for: the lamp is lit$"):
         eventually(lambda: False, 0.05, "the lamp is lit")
 
 
 def test_a_message_is_made_when_the_wait_is_over() -> None:
     looks: list[int] = []
-    with pytest.raises(NeverHappened, match=r"after [2-9]"):
+    with pytest.raises(ConditionTimeout, match=r"after [2-9]"):
         eventually(lambda: looks.append(1), 0.05, lambda: f"after {len(looks)} looks", interval=0.01)
 
 
@@ -36,5 +36,5 @@ async def test_waits_for_plain_and_for_asynchronous_conditions() -> None:
 
     assert await eventually_async(condition) == 7
     assert await eventually_async(lambda: "at once") == "at once"
-    with pytest.raises(NeverHappened, match="never this"):
+    with pytest.raises(ConditionTimeout, match="never this"):
         await eventually_async(lambda: None, 0.02, "never this")

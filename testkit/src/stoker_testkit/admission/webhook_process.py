@@ -1,6 +1,6 @@
 """`stoker webhook` as a test's API server meets it: real processes, real configurations, a role of its own.
 
-Reviews reach the processes on this machine by address; what they are told and may do is
+Reviews reach the processes on this machine by address; their configurations and roles are
 in `stoker_testkit.admission.webhook_manifests`.
 """
 
@@ -81,7 +81,7 @@ class Admission(Stoppable):
             self.apply(validating(self.configuration, self.namespace, self.ports, policy))
 
     def until_trusted(self) -> None:
-        """Wait until all replicas serve, and the API server has been told and has noticed whom to trust."""
+        """Wait until all replicas serve, and the API server uses the new configurations and trusts them."""
         for port in self.probes:
             eventually(lambda port=port: self._ready(port), PATIENCE, self.tail)  # type: ignore[misc]
         for kind in ("mutating", "validating"):
@@ -116,7 +116,7 @@ class Admission(Stoppable):
         found: Any = answer.json()
         return answer.status, found
 
-    def said(self, event: str) -> list[dict[str, Any]]:
+    def logged(self, event: str) -> list[dict[str, Any]]:
         """Log lines of all replicas."""
         lines = [line for one in self.replicas for line in one.log.read_text().splitlines()]
         return [found for line in lines if (found := _line(line)).get("event") == event]

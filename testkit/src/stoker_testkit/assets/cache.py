@@ -1,4 +1,4 @@
-"""Where the pins of the cluster's binaries lie, and where what is made from them is kept.
+"""The pinned versions of the cluster's binaries, and the cache folder of what is built from them.
 
 The cache folder is outside the repository and outlives it, so a fresh checkout
 starts its cluster at once. Its name is a digest of the pins: a changed pin means

@@ -10,7 +10,7 @@ set of binaries is looked for, in this order, and built where none is found:
     5. a build from the Go modules pinned in `stoker_testkit/binaries`, into the cache folder
 
 A set counts only if one folder holds all of it: an API server and a controller
-manager of different origin make faults that nobody wants to search. The download
+manager of different origin cause errors that are hard to find. The download
 is tried only when it has all that is missing: the binaries share most of their
 packages, so building the controller manager costs as much as building the set.
 
@@ -53,7 +53,7 @@ OLDEST_KUBERNETES = (1, 34, 0)
 OLDEST_ETCD = (3, 5, 13)
 """Before this one, etcd cannot tell the API server how far a watch is, and streaming lists fail."""
 OLDEST_HELM = (3, 17, 0)
-"""The first that can take over CRDs which somebody else has applied (`--take-ownership`)."""
+"""The first that can take over CRDs which another client has applied (`--take-ownership`)."""
 
 
 def ensure(names: Collection[str] = ALL) -> Path:
@@ -109,12 +109,12 @@ def helm() -> Path:
 
 
 def versitygw() -> Path:
-    """The server that stands for an object store; made if there is none, which takes a minute."""
+    """The server that is the object store; built if there is none, which takes a minute."""
     return _tool("versitygw")
 
 
 def registry() -> Path:
-    """The server that stands for a registry of artifacts; made if there is none, which takes a minute."""
+    """The server that is the registry of artifacts; built if there is none, which takes a minute."""
     return _tool("registry")
 
 
@@ -132,10 +132,10 @@ def _new_enough(binary: Path) -> bool:
         binary.name, ("--version",)
     )
     try:
-        said = subprocess.run([binary, *flags], capture_output=True, text=True, check=True, timeout=10).stdout
+        text = subprocess.run([binary, *flags], capture_output=True, text=True, check=True, timeout=10).stdout
     except (OSError, subprocess.SubprocessError):
         return False
-    version = re.search(r"v?(\d+)\.(\d+)\.(\d+)", said)
+    version = re.search(r"v?(\d+)\.(\d+)\.(\d+)", text)
     return version is not None and tuple(map(int, version.groups())) >= oldest
 
 

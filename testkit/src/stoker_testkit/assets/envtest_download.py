@@ -53,14 +53,14 @@ def fetch(
             _download(address, Path(scratch, archive), expected, progress)
             with locked(folder / ".lock"):
                 _unpack(Path(scratch, archive), Path(scratch), folder)
-        except (OSError, http.client.HTTPException, tarfile.TarError, _Useless):
+        except (OSError, http.client.HTTPException, tarfile.TarError, _InvalidArchive):
             progress.failed()
             return False
     progress.done()
     return not missing(names, folder)
 
 
-class _Useless(Exception):
+class _InvalidArchive(Exception):
     """The archive came, but is not what was promised."""
 
 
@@ -88,7 +88,7 @@ def _checksum(address: str, patience: float) -> str | None:
 def _download(address: str, target: Path, expected: str, progress: TerminalProgress) -> None:
     digest = hashlib.sha512()
     deadline = time.monotonic() + WHOLE_SECONDS
-    said = time.monotonic()
+    shown_at = time.monotonic()
     with (
         urllib.request.urlopen(address, timeout=READ_SECONDS) as answer,  # noqa: S310 - fixed https address
         target.open("wb") as file,
@@ -97,12 +97,12 @@ def _download(address: str, target: Path, expected: str, progress: TerminalProgr
             file.write(chunk)
             digest.update(chunk)
             if time.monotonic() > deadline:
-                raise _Useless("too slow")
-            if time.monotonic() - said > progress.interval:
-                said = time.monotonic()
+                raise _InvalidArchive("too slow")
+            if time.monotonic() - shown_at > progress.interval:
+                shown_at = time.monotonic()
                 progress.tick()
     if digest.hexdigest() != expected:
-        raise _Useless("checksum")
+        raise _InvalidArchive("checksum")
 
 
 def _unpack(archive: Path, scratch: Path, folder: Path) -> None:

@@ -54,7 +54,7 @@ def _make(folder: Path) -> None:
 
 
 def _download(go: Path, scratch: Path) -> tuple[Path, str]:
-    """Where the module's source lies, once its digest is the pinned one."""
+    """The folder of the module's source, once its digest is the pinned one."""
     for file in ("go.mod", "go.sum"):
         (scratch / file).write_bytes(pin("gitea", file))
     _, version, digest = pin("gitea", "go.sum").decode().splitlines()[0].split()
@@ -67,11 +67,11 @@ def _download(go: Path, scratch: Path) -> tuple[Path, str]:
         check=False,
         timeout=_DOWNLOAD_SECONDS,
     )
-    said = json.loads(done.stdout) if done.stdout.startswith("{") else {}
-    if done.returncode or said.get("Sum") != digest:
-        why = said.get("Error") or done.stderr.strip() or "its digest is not the pinned one"
+    module = json.loads(done.stdout) if done.stdout.startswith("{") else {}
+    if done.returncode or module.get("Sum") != digest:
+        why = module.get("Error") or done.stderr.strip() or "its digest is not the pinned one"
         raise Stalled(f"Gitea {version} could not be downloaded: {why}")
-    return Path(said["Dir"]), version
+    return Path(module["Dir"]), version
 
 
 def _build(go: Path, source: Path, scratch: Path, progress: TerminalProgress) -> None:

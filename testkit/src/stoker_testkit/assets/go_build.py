@@ -150,7 +150,7 @@ def _environment() -> dict[str, str]:
 
 
 def _pinned(module: str, package: str) -> str:
-    """The version that the module's go.mod requires; the only place where it is said."""
+    """The version that the module's go.mod requires; its only source."""
     text = pin(module, "go.mod").decode()
     match = re.search(rf"^\s*(?:require )?{re.escape(package)} (v\S+)", text, re.MULTILINE)
     if match is None:

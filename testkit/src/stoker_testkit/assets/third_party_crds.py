@@ -1,7 +1,7 @@
 """Definitions of kinds of others, of which pages and chart have objects: Argo CD's, Flux's, Kyverno's.
 
 They are files of Go modules, pinned beside the binaries (`stoker_testkit/binaries/kinds`),
-whose versions and digests stand there and nowhere else. A module is downloaded by the
+whose versions and digests are there and nowhere else. A module is downloaded by the
 ordinary Go client into a folder that goes away again; only the files that `FILES` names
 are kept. Nothing of a module is built or run.
 
@@ -107,7 +107,7 @@ def pinned(module: str) -> tuple[str, str]:
 
 
 def _download(go: Path, module: str, version: str, digest: str, scratch: Path) -> Path:
-    """Where the module's files lie, once their digest is the pinned one."""
+    """The folder of the module's files, once their digest is the pinned one."""
     # Without requirements: Go would otherwise ask for what all of them need in turn.
     (scratch / "go.mod").write_text("module stoker.io/testing/fetching\n")
     (scratch / "go.sum").write_bytes(pin(PINS, "go.sum"))
@@ -120,11 +120,11 @@ def _download(go: Path, module: str, version: str, digest: str, scratch: Path) -
         check=False,
         timeout=_SECONDS,
     )
-    said = json.loads(done.stdout) if done.stdout.startswith("{") else {}
-    if done.returncode or said.get("Sum") != digest:
-        why = said.get("Error") or done.stderr.strip() or "its digest is not the pinned one"
+    downloaded = json.loads(done.stdout) if done.stdout.startswith("{") else {}
+    if done.returncode or downloaded.get("Sum") != digest:
+        why = downloaded.get("Error") or done.stderr.strip() or "its digest is not the pinned one"
         raise Stalled(f"{module} {version} could not be downloaded: {why}")
-    return Path(said["Dir"])
+    return Path(downloaded["Dir"])
 
 
 def _keep(file: Path, scratch: Path, folder: Path) -> None:

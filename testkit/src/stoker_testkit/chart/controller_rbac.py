@@ -1,6 +1,6 @@
 """What the chart lets the controller do, as the real helm renders it.
 
-Whoever runs a controller without a release gives its account exactly these rights, so
+A test that runs a controller without a release gives its account exactly these rights, so
 that there is one list of them and no second one that a test keeps.
 """
 

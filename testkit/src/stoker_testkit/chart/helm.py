@@ -1,6 +1,6 @@
 """The real helm, against a control plane of ours.
 
-Its caches and settings lie in the control plane's folder, so that nothing of a person's
+Its caches and settings are in the control plane's folder, so that nothing of a person's
 own helm is read or written.
 """
 
@@ -64,10 +64,10 @@ class Helm:
         namespace: str = "stoker-system",
     ) -> list[dict[str, Any]]:
         """The rendered objects."""
-        said = self.run(
+        result = self.run(
             "template", name, self.chart, f"--namespace={namespace}", *self._values(values), *flags
         )
-        objects = yaml.load_all(said.stdout, Loader=_HelmYamlLoader)
+        objects = yaml.load_all(result.stdout, Loader=_HelmYamlLoader)
         return [one for one in objects if one is not None]
 
     def refused(self, values: Mapping[str, object]) -> str:

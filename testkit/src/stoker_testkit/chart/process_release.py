@@ -1,8 +1,8 @@
 """A release of the chart, installed by the real helm, whose programs run as processes of this machine.
 
 Accounts, roles, arguments and configurations are the chart's. A cluster would resolve
-Services and mount volumes; here the API server is told the address of the webhook's
-process, and files lie in a folder. Nothing runs the pods that the cluster makes, so what
+Services and mount volumes; here the API server gets the address of the webhook's
+process, and files are in a folder. Nothing runs the pods that the cluster makes, so what
 the chart does before an uninstall runs here as a process, too.
 """
 
@@ -31,7 +31,7 @@ CONFIGURATIONS = {
     "webhook": {"mutating": CONFIGURATION, "validating": CONFIGURATION},
     "reverser": {"validating": "stoker-reverser"},
 }
-"""What the API server is told about each program that it asks."""
+"""The webhook configurations of each program that the API server calls."""
 LET_GO = "let-go"
 SHARD = "stoker.io/shard"
 ADDRESSES = (
@@ -75,12 +75,12 @@ class ProcessRelease(Stoppable):
 
     def install(self) -> str:
         """Have it in the cluster, with nothing running yet; what helm says."""
-        said = self.helm.install(NAME, HOME, self.values, "--create-namespace")
+        log_tail = self.helm.install(NAME, HOME, self.values, "--create-namespace")
         self._take(self.helm.template(self.values, name=NAME, namespace=HOME))
-        return said
+        return log_tail
 
     def adopt(self) -> None:
-        """Take over one that somebody else has installed; what already runs of it goes on."""
+        """Take over one that another process has installed; what already runs of it goes on."""
         objects = yaml.safe_load_all(self.helm.run("get", "manifest", NAME, f"--namespace={HOME}").stdout)
         hooks = yaml.safe_load_all(self.helm.run("get", "hooks", NAME, f"--namespace={HOME}").stdout)
         self._take([one for one in (*objects, *hooks) if one is not None])
@@ -100,7 +100,7 @@ class ProcessRelease(Stoppable):
     def start(self, *verbs: str, reachable: bool = True) -> None:
         """Start programs, all of them unless some are named, and return when they do their work.
 
-        Not `reachable`: the configurations stay as the chart has them, and nobody asks the webhook.
+        Not `reachable`: the configurations stay as the chart has them, and the webhook is not called.
         """
         for verb in verbs or tuple(self.pods):
             self.running[verb] = self._run(verb, self.pods[verb])
@@ -108,7 +108,9 @@ class ProcessRelease(Stoppable):
             if verb in self.running:
                 self._lead_to(verb)
         if "webhook" in self.running and reachable:
-            eventually(self._is_asked, PATIENCE, lambda: f"pods are looked at:\n{self.said()}", interval=0.2)
+            eventually(
+                self._is_asked, PATIENCE, lambda: f"pods are looked at:\n{self.log_tail()}", interval=0.2
+            )
 
     def stop_program(self, verb: str) -> None:
         self.running.pop(verb).stop()
@@ -129,7 +131,7 @@ class ProcessRelease(Stoppable):
         while self.running:
             self.running.popitem()[1].stop()
 
-    def said(self, verb: str = "") -> str:
+    def log_tail(self, verb: str = "") -> str:
         """The end of what the programs have logged."""
         return "\n".join(one.tail() for name, one in self.running.items() if verb in ("", name))
 
@@ -167,7 +169,7 @@ class ProcessRelease(Stoppable):
 
         name = eventually(made, PATIENCE, "the hook's pod is made", interval=0.1)[0]
         if not name:
-            return  # helm has said why
+            return  # helm has printed the reason
         with self._run(LET_GO, pod) as process:
             process.wait(PATIENCE)
             code = process.returncode
@@ -203,7 +205,7 @@ class ProcessRelease(Stoppable):
 
 
 def webhook_is_asked(cluster: ClusterAccess, namespace: str = "default") -> bool:
-    """Whether the API server asks the webhook about a pod that nobody can inject, and believes it."""
+    """Whether the API server calls the webhook for a pod that cannot be injected, and uses its answer."""
     pod = {
         "apiVersion": "v1",
         "kind": "Pod",

@@ -1,7 +1,7 @@
 """The reverser of a release as a process of this machine, with the account and the arguments of the chart.
 
 Where the chart names a Service or a volume, there is a port or a folder here, and the API
-server is told the address of the process.
+server gets the address of the process.
 """
 
 from __future__ import annotations

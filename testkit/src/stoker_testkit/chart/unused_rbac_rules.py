@@ -2,7 +2,7 @@
 
 What an account has done comes from the audit log (`stoker_testkit.cluster.audit_log`); whether
 it could still be done is what the API server's own authorizer says. A rule that nothing
-is missed without is granted in vain, or twice.
+is missed without is granted without need, or twice.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from stoker_testkit.cluster.audit_log import AuditedRequest
 from stoker_testkit.cluster.cluster_access import ClusterAccess
-from stoker_testkit.wait_until import NeverHappened, eventually
+from stoker_testkit.wait_until import ConditionTimeout, eventually
 
 RbacRule = Mapping[str, Any]
 
@@ -84,7 +84,7 @@ def _missed(
             "something is missed",
             interval=0.05,
         )
-    except NeverHappened:
+    except ConditionTimeout:
         return False
     finally:
         _write(account.cluster, path, rules)

@@ -1,10 +1,10 @@
-"""What accounts ask of an API server, told by its own audit log.
+"""Requests of accounts to an API server, from its own audit log.
 
     with ControlPlane.start(folder, apiserver_flags=audit.flags(folder)) as plane: …
     audit.asked(folder, "stoker-controller")
 
 Only service accounts are logged, and of a request only who, what and with which outcome.
-The policy and the log lie beside the control plane's folder, not in it: that must be empty.
+The policy and the log are beside the control plane's folder, not in it: that must be empty.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ def flags(folder: Path) -> list[str]:
 def asked(folder: Path, account: str) -> list[AuditedRequest]:
     """All that an account has asked so far; a watch counts from its beginning."""
     found: dict[str, AuditedRequest] = {}
-    for said in _lines(_log(folder)):
-        if said["user"]["username"].endswith(f":{account}"):
-            found.setdefault(said["auditID"], _read(said))
+    for entry in _lines(_log(folder)):
+        if entry["user"]["username"].endswith(f":{account}"):
+            found.setdefault(entry["auditID"], _read(entry))
     return list(found.values())
 
 
@@ -75,16 +75,16 @@ def _lines(log: Path) -> Iterator[dict[str, Any]]:
                 yield json.loads(line)
 
 
-def _read(said: dict[str, Any]) -> AuditedRequest:
-    about = said.get("objectRef", {})
-    resource, below = about.get("resource", str(said["requestURI"])), about.get("subresource", "")
+def _read(entry: dict[str, Any]) -> AuditedRequest:
+    about = entry.get("objectRef", {})
+    resource, below = about.get("resource", str(entry["requestURI"])), about.get("subresource", "")
     return AuditedRequest(
-        verb=str(said["verb"]),
+        verb=str(entry["verb"]),
         group=about.get("apiGroup", ""),
         resource=f"{resource}/{below}" if below else resource,
         namespace=about.get("namespace", ""),
-        code=int(said.get("responseStatus", {}).get("code", 0)),
-        at=datetime.fromisoformat(str(said["requestReceivedTimestamp"])).timestamp(),
-        is_further_page="continue=" in str(said["requestURI"]),
+        code=int(entry.get("responseStatus", {}).get("code", 0)),
+        at=datetime.fromisoformat(str(entry["requestReceivedTimestamp"])).timestamp(),
+        is_further_page="continue=" in str(entry["requestURI"]),
         name=about.get("name", ""),
     )

@@ -33,7 +33,7 @@ COMMAND_SECONDS = 240.0
 
 @dataclass(frozen=True, slots=True)
 class ApiAnswer:
-    """What the API server said to one plain request."""
+    """The API server's response to one plain request."""
 
     status: int
     body: bytes

@@ -3,12 +3,12 @@
 Tests and the demo talk to the real API with the real authorizer (RBAC), never to
 an imitation. A few users exist from the start, each with its own token and no
 rights of its own but for `admin`, so that roles and author capture are tested
-with real identities. Everything that a run writes lies in one folder.
+with real identities. Everything that a run writes is in one folder.
 
 Without `controller_manager=True` nothing deletes namespaces, collects garbage by
 owner reference or makes service accounts; the ServiceAccount admission plug-in
 is off then, because with it no pod could be made. There are no nodes: pods stay
-pending, unless somebody brings a kubelet. For a real one the API server is given the
+pending, unless a test starts a kubelet. For a real one the API server is given the
 `address` under which pods and the node reach it (`stoker_testkit.node`).
 """
 

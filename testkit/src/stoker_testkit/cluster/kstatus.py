@@ -44,21 +44,21 @@ def kstatus(found: Mapping[str, Any]) -> Computed:
 
 
 def contradictions(found: Mapping[str, Any]) -> list[str]:
-    """What a status says that cannot be true at once, to whoever reads it by kstatus."""
+    """Contradictions in a status, as a reader of kstatus sees it."""
     status = found.get("status") or {}
     conditions = {one["type"]: one for one in status.get("conditions") or []}
-    said = {type_: one["status"] for type_, one in conditions.items()}
+    by_type = {type_: one["status"] for type_, one in conditions.items()}
     wrong = [
-        f"{type_} is {said[type_]}: it is there only while it is True"
+        f"{type_} is {by_type[type_]}: it is there only while it is True"
         for type_ in ("Reconciling", "Stalled")
-        if said.get(type_, "True") != "True"
+        if by_type.get(type_, "True") != "True"
     ]
-    if {"Reconciling", "Stalled"} <= said.keys():
+    if {"Reconciling", "Stalled"} <= by_type.keys():
         wrong.append("it is on its way and stalled")
-    if said.get("Ready") == "True" and said.keys() & {"Reconciling", "Stalled"}:
+    if by_type.get("Ready") == "True" and by_type.keys() & {"Reconciling", "Stalled"}:
         wrong.append("it is ready and not done")
-    if "Stalled" in said and conditions["Stalled"]["reason"] != conditions["Ready"]["reason"]:
+    if "Stalled" in by_type and conditions["Stalled"]["reason"] != conditions["Ready"]["reason"]:
         wrong.append("Ready has another reason than Stalled")
     if conditions and "observedGeneration" not in status:
-        wrong.append("nobody says which generation was looked at")
+        wrong.append("observedGeneration is missing")
     return wrong

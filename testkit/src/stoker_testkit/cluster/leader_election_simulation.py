@@ -3,7 +3,7 @@
 What runs in it is the product's own code (client, lease, fence, loop) from the
 transport upwards; what is simulated are the things that no test can order from a
 real cluster to the millisecond: a request that arrives late or never, an answer
-that is lost after the write was made, a process that stands still meanwhile, a
+that is lost after the write was made, a process that is paused meanwhile, a
 clock that runs fast. To be run with `stoker_testkit.virtual_time_loop`.
 
 The server keeps objects under their paths and holds to what optimistic writers
@@ -39,7 +39,7 @@ LEAST_SLEEP = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
-class Fate:
+class RequestOutcome:
     """What becomes of one request: seconds there and back, what is lost, or what the server fails with."""
 
     there: float = 0.005
@@ -50,7 +50,7 @@ class Fate:
 
 
 class MachineClock:
-    """The clock of one machine, whose process stands still during `pauses` (in the loop's time)."""
+    """The clock of one machine, whose process does not run during `pauses` (in the loop's time)."""
 
     def __init__(
         self,
@@ -120,19 +120,26 @@ class SimulatedServer:
 class SimulatedClient(KubeClient):
     """The product's client, as it runs on one machine, over a network with a will of its own."""
 
-    def __init__(self, server: SimulatedServer, clock: MachineClock, fate: Callable[[], Fate] = Fate) -> None:
+    def __init__(
+        self,
+        server: SimulatedServer,
+        clock: MachineClock,
+        fate: Callable[[], RequestOutcome] = RequestOutcome,
+    ) -> None:
         self.config = ClusterConfig(server="https://simulated.invalid")
         self._transport = _SimulatedTransport(server, clock, fate)
 
 
 class _SimulatedTransport(Transport):
-    def __init__(self, server: SimulatedServer, clock: MachineClock, fate: Callable[[], Fate]) -> None:
+    def __init__(
+        self, server: SimulatedServer, clock: MachineClock, fate: Callable[[], RequestOutcome]
+    ) -> None:
         self._server = server
         self._machine = clock
         self._fate = fate
 
     async def send(self, request: ApiRequest) -> ApiResponse:
-        """The request goes its way even if nobody waits for the answer any more."""
+        """The request is carried out even if its caller was cancelled."""
         loop = asyncio.get_running_loop()
         fate = self._fate()
         answer: asyncio.Future[tuple[int, bytes]] = loop.create_future()
@@ -185,14 +192,14 @@ class Candidates:
         self.terms: dict[str, list[Leadership]] = {}
         """Every term of every candidate, the latest last."""
         self.electors: dict[str, LeaderElector] = {}
-        self.fates: dict[str, Fate] = {}
+        self.fates: dict[str, RequestOutcome] = {}
         """What becomes of a candidate's requests from now on; without an entry they arrive."""
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def candidate(self, identity: str, clock: MachineClock | None = None) -> LeaderElector:
         """One that is not running yet."""
         clock = clock or MachineClock()
-        client = SimulatedClient(self.server, clock, lambda: self.fates.get(identity, Fate()))
+        client = SimulatedClient(self.server, clock, lambda: self.fates.get(identity, RequestOutcome()))
         self.electors[identity] = LeaderElector(
             client,
             LEASE,
@@ -223,14 +230,14 @@ class Candidates:
 
     def kill(self, identity: str) -> None:
         """As SIGKILL does: nothing more reaches the server."""
-        self.fates[identity] = Fate(lost_there=True)
+        self.fates[identity] = RequestOutcome(lost_there=True)
 
     def acting(self) -> list[str]:
         """Who may act at this moment."""
         return [name for name, terms in self.terms.items() if any(term.remaining for term in terms)]
 
     async def change(self) -> None:
-        """The next moment in which somebody begins or stops acting."""
+        """The next moment in which a process begins or stops acting."""
         before = self.acting()
         for _ in range(100_000):
             await asyncio.sleep(0.01)

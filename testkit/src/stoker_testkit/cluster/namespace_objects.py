@@ -100,7 +100,7 @@ def condition_in(status: Mapping[str, Any], type_: str) -> tuple[str, str, str]:
 
 
 def require(answer: ApiAnswer, *allowed: int) -> dict[str, Any]:
-    """What the server said, if it said one of these."""
+    """The response, if it has one of these status codes."""
     if answer.status not in allowed:
         raise StokerError(
             f"the API server answered {answer.status}: {answer.body.decode(errors='replace')[:500]}"

@@ -66,29 +66,29 @@ class NetworkPolicies:
 
 
 def _fits_port(ports: Iterable[Mapping[str, Any]] | None, port: int, protocol: str) -> bool:
-    """Nothing said means every port."""
+    """An empty rule means every port."""
     return not ports or any(
         each.get("protocol", "TCP") == protocol and each.get("port", port) == port for each in ports
     )
 
 
 def _fits_peer(peers: Iterable[Mapping[str, Any]] | None, peer: PolicyPeer, home: str) -> bool:
-    """Nothing said means everyone."""
+    """An empty rule means every peer."""
     return not peers or any(_is(each, peer, home) for each in peers)
 
 
-def _is(said: Mapping[str, Any], peer: PolicyPeer, home: str) -> bool:
-    if "ipBlock" in said:
-        network = ipaddress.ip_network(said["ipBlock"]["cidr"])
+def _is(rule: Mapping[str, Any], peer: PolicyPeer, home: str) -> bool:
+    if "ipBlock" in rule:
+        network = ipaddress.ip_network(rule["ipBlock"]["cidr"])
         return ipaddress.ip_address(peer.address) in network
     if peer.labels is None:
         return False  # selectors mean pods
-    if "namespaceSelector" in said:
-        if not _matches(said["namespaceSelector"], peer.namespace_labels or {}):
+    if "namespaceSelector" in rule:
+        if not _matches(rule["namespaceSelector"], peer.namespace_labels or {}):
             return False
     elif peer.namespace != home:
         return False
-    return _matches(said.get("podSelector", {}), peer.labels)
+    return _matches(rule.get("podSelector", {}), peer.labels)
 
 
 def _matches(selector: Mapping[str, Any], labels: Labels) -> bool:

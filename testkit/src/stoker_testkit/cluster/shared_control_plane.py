@@ -3,7 +3,7 @@
 The worker that needs it first starts it and owns it; the others join it. Both
 hold file locks, which the kernel takes back from a worker that dies, so nothing
 has to be counted: the plane runs exactly as long as its owner holds `owner`, and
-the owner stops it when nobody else holds `users` any more.
+the owner stops it when no other process holds `users` any more.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """An API server that says what a test wants it to say, for what a real one says too seldom.
 
-Errors at the right moment, another clock, lists of somebody else: everything else is tried
+Errors at the right moment, another clock, foreign lists: everything else is tested
 on the real one (`control_plane`). It knows no objects and remembers nothing.
 """
 
@@ -15,7 +15,7 @@ from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
 StubAnswer = Callable[[str, dict[str, str]], object]
-"""From a path and its query to what the server says: an object, None for what nobody may see, or a status."""
+"""From a path and its query to what the server says: an object, None for a forbidden path, or a status."""
 
 _REFUSALS = {
     403: ("Forbidden", 'this is forbidden: User "a" cannot get resource "b" in API group "c"'),
@@ -24,14 +24,14 @@ _REFUSALS = {
 
 
 @contextmanager
-def played_api(answer: StubAnswer) -> Iterator[str]:
+def stub_api(answer: StubAnswer) -> Iterator[str]:
     """Its address, while it answers."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             parts = urlsplit(self.path)
-            said = answer(parts.path, dict(parse_qsl(parts.query)))
-            code = said if isinstance(said, int) else 403 if said is None else 200
+            reply = answer(parts.path, dict(parse_qsl(parts.query)))
+            code = reply if isinstance(reply, int) else 403 if reply is None else 200
             reason, message = _REFUSALS.get(code, ("", "no"))
             refusal = {
                 "kind": "Status",
@@ -40,7 +40,7 @@ def played_api(answer: StubAnswer) -> Iterator[str]:
                 "message": message,
                 "code": code,
             }
-            body = json.dumps(said if code == 200 else refusal).encode()
+            body = json.dumps(reply if code == 200 else refusal).encode()
             self.send_response(code)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(body)))

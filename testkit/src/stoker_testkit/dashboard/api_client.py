@@ -63,10 +63,10 @@ class DashboardClient:
         return await self.ask("GET", path, headers=_spelled(headers))
 
     async def sign_in(self, token: str, **headers: str) -> DashboardAnswer:
-        said = await self.ask("POST", "/api/session", json={"token": token}, headers=_spelled(headers))
-        if said.status == 200:
-            self.csrf = said.json["csrf"]
-        return said
+        response = await self.ask("POST", "/api/session", json={"token": token}, headers=_spelled(headers))
+        if response.status == 200:
+            self.csrf = response.json["csrf"]
+        return response
 
     async def sign_out(self) -> DashboardAnswer:
         return await self.ask("DELETE", "/api/session", headers={CSRF: self.csrf})

@@ -40,7 +40,7 @@ class OpenPage(Protocol):
 
 
 def chromium() -> str:
-    """Where it lies."""
+    """Its path."""
     for name in NAMES:
         found = shutil.which(name)
         if found is not None:

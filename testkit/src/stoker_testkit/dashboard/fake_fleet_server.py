@@ -1,6 +1,6 @@
 """A fleet of values for the dashboard: nothing real behind it, but the real web server before it.
 
-What is shown can be changed while somebody looks, what somebody orders is on record and
+What is shown can be changed while a page is open, actions of users are recorded and
 done as far as it can be seen, and how far each visitor sees is a table. The values come
 from `stoker_testkit.dashboard.sample_fleets`.
 
@@ -144,7 +144,7 @@ class FakeActions:
     scene: FakeViewSource
     orders: list[ActionBody] = field(default_factory=list)
     refusal: ActionRefused | None = None
-    """What everybody is told from now on."""
+    """The view that every client gets from now on."""
 
     async def do(self, order: ActionBody, visitor: Visitor) -> str:
         self.orders.append(order)

@@ -115,13 +115,13 @@ class RbacEnvironment:
         require(self.cluster.request("DELETE", self.path(kind, name, namespace)), 200)
 
     def says(self, kind: str, name: str, status: Mapping[str, Any]) -> None:
-        """Write a status as whoever looks after the kind would."""
+        """Write a status as the controller of the kind would."""
         path, merge = f"{self.path(kind, name)}/status", "application/merge-patch+json"
         require(self.cluster.request("PATCH", path, {"status": status}, content_type=merge), 200)
 
 
 def waiting_status(digest: str = DIGEST) -> dict[str, Any]:
-    """The status of a resource that waits for somebody's approval."""
+    """The status of a resource that waits for an approval."""
     plan = {"digest": "e" * 64, "filesAdded": 1, "filesModified": 2, "filesDeleted": 0}
     gateway = {
         "name": "filler",
@@ -181,15 +181,15 @@ class SignedInBrowser:
                 return error.code, json.loads(error.read())
 
     def answers(self) -> bool:
-        """Whether somebody listens there."""
+        """Whether a process listens there."""
         try:
             return self.ask("GET", "/api/session")[0] == 200
         except OSError:
             return False
 
     def sign_in(self, token: Secret) -> int:
-        status, said = self.ask("POST", "/api/session", {"token": token.reveal()})
-        self.csrf = said.get("csrf", "")
+        status, body = self.ask("POST", "/api/session", {"token": token.reveal()})
+        self.csrf = body.get("csrf", "")
         return status
 
     def names(self) -> list[str]:

@@ -31,7 +31,7 @@ from stoker_testkit.demo.dashboards import DemoDashboard
 from stoker_testkit.demo.output import say, show_command, stoker, title
 from stoker_testkit.environments.agent_environment import project
 from stoker_testkit.environments.operator_environment import GATEWAY, IGNITION
-from stoker_testkit.environments.operator_process_environment import OperatedSite
+from stoker_testkit.environments.operator_process_environment import OperatorSite
 from stoker_testkit.kubelet.process_containers import GatewayImage, Image, Program
 from stoker_testkit.kubelet.process_kubelet import ProcessKubelet
 from stoker_testkit.repositories.bare_repository import Repository
@@ -55,7 +55,7 @@ class ClusterDemo:
         self._repository = Repository.create(folder / "repositories" / "plant.git")
         self._url = ""
         self._release: ProcessRelease
-        self._site: OperatedSite
+        self._site: OperatorSite
         self._recipes: ReverserDemo
         self._dashboard: DemoDashboard
 
@@ -94,7 +94,7 @@ class ClusterDemo:
         kubelet = self._stack.enter_context(
             ProcessKubelet.start(self._release.cluster, self._folder / "node", images)
         )
-        self._site = site = OperatedSite.open(self._release, kubelet, gateways, NAMESPACE, self._folder)
+        self._site = site = OperatorSite.open(self._release, kubelet, gateways, NAMESPACE, self._folder)
         site.secret("hook", hmac=KEY)
         site.apply(
             "Stoker",
@@ -140,7 +140,7 @@ class ClusterDemo:
             self._site.gateway("labeler").save(f"{folder}/{name}", text.encode())
         say(f"saved {folder}/view.json", about="labeler")
         edited = f"services/labeler/{folder}/view.json"
-        tip = merge_change(self._repository, branch, edited, lambda: self._site.tell("Stoker", RESOURCE))
+        tip = merge_change(self._repository, branch, edited, lambda: self._site.describe("Stoker", RESOURCE))
         self._call(tip)
         self._site.until_synced("Stoker", RESOURCE, tip, len(LINE))
         say(self._kubectl("get", "stokers"))

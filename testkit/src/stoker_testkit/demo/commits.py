@@ -25,10 +25,12 @@ def show_commit(repository: Repository, ref: str, path: str) -> CommitId:
     return commit
 
 
-def merge_change(repository: Repository, branch: str, path: str, told: Callable[[], str]) -> CommitId:
+def merge_change(repository: Repository, branch: str, path: str, describe: Callable[[], str]) -> CommitId:
     """Wait for the branch with a gateway's change, show it, and merge it as a person would."""
     began = time.monotonic()
-    eventually(lambda: repository.has_branch(branch), PATIENCE_SECONDS, lambda: f"branch {branch}: {told()}")
+    eventually(
+        lambda: repository.has_branch(branch), PATIENCE_SECONDS, lambda: f"branch {branch}: {describe()}"
+    )
     say(f"branch {branch} after {time.monotonic() - began:.1f} s", about="git")
     tip = show_commit(repository, f"refs/heads/{branch}", path)
     repository.set_branch("main", str(tip))

@@ -107,10 +107,12 @@ class DemoDashboard:
         try:
             connection.request(method, path, None if body is None else json.dumps(body), headers)
             answer = connection.getresponse()
-            said = answer.read()
+            content = answer.read()
         finally:
             connection.close()
         if answer.status != 200:
-            raise Stalled(f"the dashboard answered {answer.status} to {method} {path}: {said.decode()[:300]}")
+            raise Stalled(
+                f"the dashboard answered {answer.status} to {method} {path}: {content.decode()[:300]}"
+            )
         self._cookie = (answer.getheader("Set-Cookie") or self._cookie).partition(";")[0]
-        return said
+        return content

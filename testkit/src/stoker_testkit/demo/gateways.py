@@ -57,23 +57,23 @@ class GatewayProcess:
 
     def loaded(self) -> dict[str, str]:
         """The digest of each loaded resource."""
-        said = self._seen()
-        self._scans = said.scans
+        seen = self._seen()
+        self._scans = seen.scans
         return {
             **{
                 f"projects/{project}/{path}": digest
-                for project, resources in said.projects.items()
+                for project, resources in seen.projects.items()
                 for path, digest in resources.items()
             },
-            **{f"config/resources/{path}": digest for path, digest in said.config.items()},
+            **{f"config/resources/{path}": digest for path, digest in seen.config.items()},
         }
 
     def loaded_after_scan(self) -> dict[str, str]:
         """The same once the requested scans have ended."""
 
         def ended() -> bool:
-            said = self._seen()
-            return said.scans >= self._scans + 2 and not said.scan_active
+            seen = self._seen()
+            return seen.scans >= self._scans + 2 and not seen.scan_active
 
         eventually(ended, PATIENCE_SECONDS, f"gateway {self.name} has scanned projects and configuration")
         return self.loaded()

@@ -73,7 +73,7 @@ class DemoMachine:
         self.dashboard = DemoDashboard.with_token_in(self._token_file)
         return self.dashboard
 
-    def start(self, stage: ExitStack, url: str) -> None:
+    def start(self, stack: ExitStack, url: str) -> None:
         """Start `stoker sync --watch` for the running gateway."""
         text = MANIFEST % {"url": url, "port": self.gateway.port(), "name": self.name}
         for source, destination in mappings(self.name):
@@ -82,7 +82,7 @@ class DemoMachine:
         quiet = ["--health-address=0", "--metrics-address=0", "--log-format=json"]
         quiet += [f"--cache-dir={self._folder / 'cache'}"]
         environment = os.environ | {"TMPDIR": str(self._folder)}
-        self._process = stage.enter_context(
+        self._process = stack.enter_context(
             Process.start(
                 f"stoker sync of {self.name}",
                 [*program(), *self.command[1:], *quiet],
@@ -94,26 +94,26 @@ class DemoMachine:
     def until(self, event: str, **wanted: object) -> dict[str, Any]:
         """Wait until it logs this event, after the event of the previous call."""
         return eventually(
-            lambda: self._said(event, wanted),
+            lambda: self._logged(event, wanted),
             PATIENCE_SECONDS,
             lambda: f"{self.name} logs {event} with {wanted}; it logged:\n{self._process.tail()}",
             interval=0.05,
         )
 
-    def _said(self, event: str, wanted: dict[str, object]) -> dict[str, Any]:
+    def _logged(self, event: str, wanted: dict[str, object]) -> dict[str, Any]:
         lines = self._process.log.read_text(errors="replace").splitlines()
         for number, line in enumerate(lines[self._seen :], self._seen + 1):
-            said = _parsed(line)
-            if said.get("event") == event and all(said.get(name) == it for name, it in wanted.items()):
+            entry = _parsed(line)
+            if entry.get("event") == event and all(entry.get(name) == it for name, it in wanted.items()):
                 self._seen = number
-                return said
+                return entry
         self._process.check()
         return {}
 
 
 def _parsed(line: str) -> dict[str, Any]:
     try:
-        said = json.loads(line)
+        entry = json.loads(line)
     except ValueError:
         return {}
-    return said if isinstance(said, dict) else {}
+    return entry if isinstance(entry, dict) else {}

@@ -62,14 +62,14 @@ def trouble(site: Path, sources: Mapping[str, bytes]) -> Iterator[str]:
             if urlsplit(target).netloc:
                 yield f"{name} fetches {target}"
         if name != "404.html":  # its links are absolute, because it is shown anywhere
-            yield from (f"{name}: {said}" for said in _broken(name, page, pages, site))
+            yield from (f"{name}: {problem}" for problem in _broken(name, page, pages, site))
     for name, content in sources.items():
         if name.endswith(".md"):
             built = _html_name(name)
             if built not in pages:
                 yield f"{name} is not in the site"
             else:
-                yield from (f"{name}: {said}" for said in _differences(content.decode(), pages[built]))
+                yield from (f"{name}: {problem}" for problem in _differences(content.decode(), pages[built]))
 
 
 def _broken(name: str, page: _Html, pages: Mapping[str, _Html], site: Path) -> Iterator[str]:

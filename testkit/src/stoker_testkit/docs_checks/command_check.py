@@ -44,10 +44,10 @@ _FILES = ("-f", "--filename", "--values", "--patch-file")
 
 class CommandFinding(NamedTuple):
     place: str
-    said: str
+    problem: str
 
     def __str__(self) -> str:
-        return f"{self.place}: {self.said}"
+        return f"{self.place}: {self.problem}"
 
 
 class CommandCheck:
@@ -62,7 +62,7 @@ class CommandCheck:
         self.used: set[str] = set()
         """Entries of ELSEWHERE that a page has needed."""
         self.renderings: list[tuple[str, Call]] = []
-        """What helm has to render, by where it stands."""
+        """The calls that helm has to render, with their place on the page."""
 
     def page(self, page: Page) -> Iterator[CommandFinding]:
         """Everything that is wrong with its commands."""
@@ -75,19 +75,19 @@ class CommandCheck:
         for span in page.spans:
             words = span.text.split()
             if words[:1] == ["stoker"] and len(words) > 1 and re.fullmatch(r"[a-z]+", words[1]):
-                said = stoker_cli_check.trouble(self._cli, words[1:], whole=False)
-                if said:
-                    yield CommandFinding(f"{page.name}:{span.line}", f"`{span.text}`: {said}")
+                problem = stoker_cli_check.trouble(self._cli, words[1:], whole=False)
+                if problem:
+                    yield CommandFinding(f"{page.name}:{span.line}", f"`{span.text}`: {problem}")
 
     def _fence(self, fence: Fence, written: set[str]) -> Iterator[CommandFinding]:
-        if said := bash_trouble(fence.text):
-            yield CommandFinding(fence.place, said)
+        if problem := bash_trouble(fence.text):
+            yield CommandFinding(fence.place, problem)
         for command in commands(fence.text):
             place = f"{fence.page}:{fence.line + command.line - 1}"
             words = _without_prefixes(command.words)
             written.update(command.writes)
-            for said in self._command(place, words, written):
-                yield CommandFinding(place, f"{' '.join(words)[:90]}: {said}")
+            for problem in self._command(place, words, written):
+                yield CommandFinding(place, f"{' '.join(words)[:90]}: {problem}")
 
     def _command(self, place: str, words: Sequence[str], written: set[str]) -> Iterator[str]:
         if not words:
@@ -98,19 +98,19 @@ class CommandCheck:
                 yield f"the development environment has no {program}"
             return
         if program in _SHELLS or words[:2] == ["kubectl", "stoker"]:
-            said = stoker_cli_check.trouble(self._cli, rest[1:] if program == "kubectl" else rest)
+            problem = stoker_cli_check.trouble(self._cli, rest[1:] if program == "kubectl" else rest)
             written.update(_after(words, "--output", "-o", "--to"))
         elif program in self._tools:
-            said = self._of_tool(program, place, rest, written)
+            problem = self._of_tool(program, place, rest, written)
         elif program == "git":
-            said = git_trouble(rest)
+            problem = git_trouble(rest)
             written.update(rest[-1:] if rest[:1] == ["clone"] else ())
         elif program == "make":
-            said = make_trouble(rest)
+            problem = make_trouble(rest)
         else:
-            said = self._of_others(program, rest, written)
-        if said:
-            yield said
+            problem = self._of_others(program, rest, written)
+        if problem:
+            yield problem
         yield from _missing_files(words)
 
     def _of_others(self, program: str, rest: Sequence[str], written: set[str]) -> str | None:

@@ -2,7 +2,7 @@
 
 Tests compare the two, and look names up in the page that dashboards and alerts use. A
 page of `/metrics` tells the labels of a metric only by its series: of one that has
-none yet they are not known here, and whoever declares it has to be asked.
+none yet they are not known here, and the module that declares it has to be asked.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _LABEL = re.compile(r'([a-z_]+)="(?:[^"\\]|\\.)*"')
 _ROW = re.compile(r"\| `(?P<name>\w+)` \| (?P<type>\w+) \| (?P<labels>[^|]*) \| (?P<meaning>.+) \|")
 _PARTS = ("_bucket", "_count", "_sum")
 _OWN = "le"
-"""The label by which the buckets of a histogram are told apart."""
+"""The label that distinguishes the buckets of a histogram."""
 
 
 class DocumentedMetric(NamedTuple):

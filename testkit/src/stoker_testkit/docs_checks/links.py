@@ -16,14 +16,14 @@ INDEX = "docs/index.md"
 _OUTSIDE = ("http://", "https://", "mailto:")
 
 
-class Broken(NamedTuple):
+class BrokenLink(NamedTuple):
     page: str
     line: int
     target: str
-    said: str
+    problem: str
 
     def __str__(self) -> str:
-        return f"{self.page}:{self.line}: {self.target} {self.said}"
+        return f"{self.page}:{self.line}: {self.target} {self.problem}"
 
 
 def is_outside(target: str) -> bool:
@@ -38,7 +38,7 @@ def resolved(page: str, target: str) -> tuple[str, str]:
     return posixpath.normpath(posixpath.join(posixpath.dirname(page), path)), anchor
 
 
-def broken_links(pages: Sequence[Page], shown: Collection[str] | None = None) -> Iterator[Broken]:
+def broken_links(pages: Sequence[Page], shown: Collection[str] | None = None) -> Iterator[BrokenLink]:
     """Links to what is not there; files that exist are looked for on disk unless `shown` names them."""
     by_name = {page.name: page for page in pages}
     for page in pages:
@@ -50,15 +50,15 @@ def broken_links(pages: Sequence[Page], shown: Collection[str] | None = None) ->
                 path in shown if shown is not None and path.startswith("docs/") else (ROOT / path).exists()
             )
             if path.startswith("..") or not there:
-                yield Broken(page.name, link.line, link.target, "leads to nothing")
+                yield BrokenLink(page.name, link.line, link.target, "leads to nothing")
             elif anchor and path in by_name and anchor not in by_name[path].anchors:
-                yield Broken(page.name, link.line, link.target, "names no heading")
+                yield BrokenLink(page.name, link.line, link.target, "names no heading")
 
 
 def navigation(pages: Sequence[Page]) -> list[tuple[str, list[tuple[str, str]]]]:
     """The headings of the first page, each with the pages that are linked below it, by title and path.
 
-    A page that is linked twice stands where it is linked first. A folder's page README.md brings
+    A page that is linked twice is listed where it is linked first. A folder's page README.md brings
     along what it links within its folder.
     """
     by_name = {page.name: page for page in pages}

@@ -38,7 +38,7 @@ class ServerDryRun:
             return f"the API server has no {version} {kind}, and neither has FOREIGN"
         plural, namespaced = served
         head: dict[str, Any] = dict(manifest.get("metadata") or {})
-        # Who approves must be whom the annotation names, and that is nobody of ours.
+        # The approver must be the user of the annotation, and that is no user of this cluster.
         head["annotations"] = {
             name: text for name, text in (head.get("annotations") or {}).items() if "/approve" not in name
         }
@@ -52,9 +52,9 @@ class ServerDryRun:
             body,
             content_type="application/apply-patch+yaml",
         )
-        said: Any = answer.json()
+        status: Any = answer.json()
         if answer.status not in (200, 201):
-            return str(said.get("message"))
+            return str(status.get("message"))
         # Our own admission warns of what a page leaves to its reader, such as a base that is not there yet.
         return next((one for one in answer.warnings if "deprecated" in one), None)
 

@@ -44,12 +44,12 @@ def sources(pages: Sequence[Page], root: Path = ROOT) -> dict[str, bytes]:
 
 
 def staged(name: str) -> str:
-    """Where a file of the repository lies in the folder."""
+    """The path of a file of the repository in the folder."""
     return name.removeprefix("docs/") if name.startswith("docs/") else f"{OUTSIDE}/{name}"
 
 
 def configuration(pages: Sequence[Page]) -> str:
-    """What the builder is told: navigation out of docs/index.md, and nothing from elsewhere in the pages."""
+    """The settings of the builder: navigation from docs/index.md, and nothing from elsewhere in the pages."""
     lines = [
         "[project]",
         'site_name = "Stoker"',
@@ -134,7 +134,7 @@ def _rank(text: str, ranks: dict[int, tuple[int, int, bool]], starts: set[int]) 
 
 
 def _relinked(name: str, text: str, linked: set[str]) -> str:
-    """With links that lead to where things lie in the folder; those to files are noted."""
+    """With links rewritten to the paths in the folder; links to files are noted."""
     here = posixpath.dirname(staged(name))
 
     def changed(match: re.Match[str]) -> str:

@@ -91,18 +91,18 @@ class Tool:
 
     def _help(self, verbs: tuple[str, ...]) -> Help:
         if verbs not in self._helps:
-            said = _said(self._program, *verbs, "--help")
+            help_text = _printed(self._program, *verbs, "--help")
             if not verbs and "kubectl" in self._program.name:
-                said += _said(self._program, "options")
-            self._helps[verbs] = Help(dict(_flags(said)), frozenset(_COMMANDS.findall(said)))
+                help_text += _printed(self._program, "options")
+            self._helps[verbs] = Help(dict(_flags(help_text)), frozenset(_COMMANDS.findall(help_text)))
         return self._helps[verbs]
 
 
-def _flags(said: str) -> Iterable[tuple[str, bool]]:
-    for short, name, default in _KUBECTL_FLAG.findall(said):
+def _flags(help_text: str) -> Iterable[tuple[str, bool]]:
+    for short, name, default in _KUBECTL_FLAG.findall(help_text):
         takes = default not in ("true", "false")
         yield from ((spelling, takes) for spelling in (f"--{name}", f"-{short}") if spelling != "-")
-    for short, name, kind in _HELM_FLAG.findall(said):
+    for short, name, kind in _HELM_FLAG.findall(help_text):
         yield from ((spelling, bool(kind)) for spelling in (f"--{name}", f"-{short}") if spelling != "-")
 
 
@@ -125,14 +125,14 @@ def git_trouble(words: Sequence[str]) -> str | None:
 
 @functools.cache
 def _git_verbs() -> frozenset[str]:
-    return frozenset(_said("git", "--list-cmds=main,others").split())
+    return frozenset(_printed("git", "--list-cmds=main,others").split())
 
 
 @functools.cache
 def _git_flags(verb: str) -> frozenset[str]:
     """Those that it tells completions; some verbs tell none, and then nothing is known."""
-    said = _said("git", verb, "--git-completion-helper-all")
-    flags = {word.rstrip("=") for word in said.split() if word.startswith("--")}
+    help_text = _printed("git", verb, "--git-completion-helper-all")
+    flags = {word.rstrip("=") for word in help_text.split() if word.startswith("--")}
     # Formats of log and of its relatives are read by another parser, which tells nothing.
     return frozenset(flags) if len(flags) > 5 and verb not in ("log", "show", "diff") else frozenset()
 
@@ -166,6 +166,6 @@ def bash_trouble(text: str) -> str | None:
     return done.stderr.strip() or None
 
 
-def _said(*argv: str | Path) -> str:
+def _printed(*argv: str | Path) -> str:
     done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=SECONDS)
     return done.stdout

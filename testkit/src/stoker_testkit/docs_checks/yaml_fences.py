@@ -53,22 +53,22 @@ SMALLEST: Mapping[str, dict[str, Any]] = {
 }
 
 
-class Sort(Enum):
+class FenceKind(Enum):
     MANIFESTS = "manifests"
     VALUES = "values"
     FOREIGN = "foreign"
 
 
-class Unclear(Exception):
-    """Nobody can tell what the fence is."""
+class UnclearFence(Exception):
+    """It is unclear what the fence holds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    sort: Sort
+    sort: FenceKind
     documents: tuple[dict[str, Any], ...] = ()
     foreign: str = ""
-    """The entry of FOREIGN that stands for it."""
+    """Its entry of FOREIGN."""
 
 
 def file_name(text: str) -> str | None:
@@ -78,27 +78,27 @@ def file_name(text: str) -> str | None:
 
 
 def content_of(text: str) -> Content:
-    """What it is; Unclear with the reason where that cannot be told."""
+    """What it is; raises Unclear with the reason where that cannot be decided."""
     try:
         documents: list[Any] = list(load_documents(text.encode()))
     except InvalidValue as error:
-        raise Unclear(f"it is no YAML: {error.message}") from None
+        raise UnclearFence(f"it is no YAML: {error.message}") from None
     first = text.partition("\n")[0].strip()
     named = _PART.fullmatch(first)
     name = named[1] if named else ""
     if name == VALUES or re.fullmatch(r"values[\w-]*\.yaml", name):
-        return Content(Sort.VALUES, tuple(documents))
+        return Content(FenceKind.VALUES, tuple(documents))
     if example := smallest(name):
-        return Content(Sort.MANIFESTS, tuple(merged(example, one) for one in documents))
+        return Content(FenceKind.MANIFESTS, tuple(merged(example, one) for one in documents))
     if (key := foreign_key(name)) is not None:
-        return Content(Sort.FOREIGN, foreign=key)
+        return Content(FenceKind.FOREIGN, foreign=key)
     for one in documents:
         if not isinstance(one, dict) or "kind" not in one or "apiVersion" not in one:
-            raise Unclear(
+            raise UnclearFence(
                 "it has no apiVersion and kind; its first line must say `# part of: KIND`,"
                 " `# values of the chart` or a name of FOREIGN"
             )
-    return Content(Sort.MANIFESTS, tuple(documents))
+    return Content(FenceKind.MANIFESTS, tuple(documents))
 
 
 def smallest(kind: str) -> dict[str, Any] | None:

@@ -2,7 +2,7 @@
 
 One cluster serves all plays, one after the other; `set_up` brings it to where the next one
 begins. Gateways and agents are processes of a kubelet without containers. The programs of
-the release run as `ProcessRelease` runs them; their pods are nobody's, and are said to be ready
+the release run as `ProcessRelease` runs them; no node runs their pods, which are marked as ready
 while the programs run, so that `kubectl rollout status` ends.
 """
 
@@ -46,7 +46,7 @@ PODS_EACH = 10
 """So many looks for what helm asks, which costs nothing, to one at pods."""
 IMAGE = "registry.example.com/stoker"
 VALUES = ("--set", f"image.repository={IMAGE}")
-# The reader's helm: when it has installed our chart, it waits until somebody runs its programs. Webhook
+# The reader's helm: when it has installed our chart, it waits until its programs run. Webhook
 # configurations name a process in the place of a Service (`ProcessRelease`), and no upgrade could patch both
 # in.
 HELM = """#!/bin/sh
@@ -73,7 +73,7 @@ class Cluster(Stoppable):
     def __init__(self, folder: Path) -> None:
         self._stack = ExitStack()
         enter = self._stack.enter_context
-        desk = ReaderFolder(folder, self._stack)
+        reader = ReaderFolder(folder, self._stack)
         self.cluster: ClusterAccess = enter(ControlPlane.start(folder / "plane", controller_manager=True))
         install_kinds_of_others(self.cluster, "monitoring.coreos.com")
         self._folder = folder
@@ -90,18 +90,18 @@ class Cluster(Stoppable):
         self.images: dict[str, Image] = {f"{IMAGE}:{version}": Program(), IGNITION: self.gateways}
         self._kubelet = enter(ProcessKubelet.start(self.cluster, folder / "node", self.images, any_user=True))
         self._kubelet.schedule(NAMESPACE)
-        self.desk = desk
-        desk.program(self.cluster.binaries / "kubectl")
+        self.reader = reader
+        reader.program(self.cluster.binaries / "kubectl")
         helm = folder / "helm"
         helm.write_text(HELM.format(helm=assets.helm(), asked=self._asked))
         helm.chmod(0o700)
-        desk.program(helm)
-        desk.script("somebody-edits", EDIT.format(root=folder / "node"))
-        desk.script("the-gateways-restart", RESTART.format(pods=self._pods))
+        reader.program(helm)
+        reader.script("another-user-edits", EDIT.format(root=folder / "node"))
+        reader.script("the-gateways-restart", RESTART.format(pods=self._pods))
         machine = folder / "machine"
         machine.mkdir()
-        self.folder, self.names = desk.folder, {**desk.names, **_soon(), DATA: str(machine)}
-        self.environment = {**desk.environment, "KUBECONFIG": str(self.cluster.kubeconfig())}
+        self.folder, self.names = reader.folder, {**reader.names, **_soon(), DATA: str(machine)}
+        self.environment = {**reader.environment, "KUBECONFIG": str(self.cluster.kubeconfig())}
         self._warden.start()
 
     def set_up(self, stage: str) -> None:
@@ -114,13 +114,13 @@ class Cluster(Stoppable):
         }
         prepare[stage]()
 
-    def tell(self) -> str:
+    def describe(self) -> str:
         found = [
             self._trouble,
             self.cluster.kubectl("get", "stokers,pods", "-A", "-o", "wide", check=False).stdout,
             str(self._kubelet.trouble()),
             *(self._kubelet.log(NAMESPACE, name)[-1500:] for name in GATEWAYS),
-            self._release.said(),
+            self._release.log_tail(),
             self._reverser.tail() if self._reverser else "",
         ]
         return "\n".join(found)
@@ -168,9 +168,9 @@ class Cluster(Stoppable):
             self.cluster.kubectl("-n", NAMESPACE, "get", "stoker", RESOURCE, "-o", "json").stdout
         )
         status = found.get("status", {})
-        said = {one["type"]: one for one in status.get("conditions", ())}
-        ready = said.get("Ready", {}).get("status") == "True"
-        synced = str(said.get("AllGatewaysSynced", {}).get("message"))
+        by_type = {one["type"]: one for one in status.get("conditions", ())}
+        ready = by_type.get("Ready", {}).get("status") == "True"
+        synced = str(by_type.get("AllGatewaysSynced", {}).get("message"))
         both = synced.startswith(f"{len(GATEWAYS)} of ")
         return ready and both and bool(status.get("observedGeneration") == found["metadata"]["generation"])
 
@@ -248,7 +248,7 @@ class Cluster(Stoppable):
             self._asked.unlink()
 
     def _run_programs(self) -> None:
-        """Start what does not run yet, and what the API server has been told the address of."""
+        """Start what does not run yet, and register its address with the API server."""
         self._release.adopt()
         reverser = self._release.pods.pop("reverser", None)
         if "webhook" in self._release.running:

@@ -1,4 +1,4 @@
-"""What stands in the namespace `plant` of a stage: a resource, its profile, and two gateways."""
+"""The objects in the namespace `plant` of an environment: a resource, its profile, and two gateways."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def _pod(name: str) -> dict[str, Any]:
     }
     volumes = [{"name": "data", "emptyDir": {}}]
     pod = _object("v1", "Pod", name, {"containers": [container], "volumes": volumes})
-    said = {"inject": "true", "cr-name": RESOURCE, "sync-profile": PROFILE}
-    pod["metadata"]["annotations"] = {f"stoker.io/{key}": value for key, value in said.items()}
+    annotations = {"inject": "true", "cr-name": RESOURCE, "sync-profile": PROFILE}
+    pod["metadata"]["annotations"] = {f"stoker.io/{key}": value for key, value in annotations.items()}
     return pod
 
 

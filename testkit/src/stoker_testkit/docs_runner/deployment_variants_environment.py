@@ -18,7 +18,7 @@ from stoker_testkit.docs_runner import deployment_variants_manifests
 from stoker_testkit.docs_runner.cluster_environment import PATIENCE, Cluster
 from stoker_testkit.docs_runner.cluster_manifests import GATEWAYS, NAMESPACE, RESOURCE
 from stoker_testkit.docs_runner.deployment_variants_manifests import BOTTLING, CELLAR
-from stoker_testkit.docs_runner.health_check_service import AskedService
+from stoker_testkit.docs_runner.health_check_service import HealthCheckService
 from stoker_testkit.docs_runner.reader_environment import REPOSITORY
 from stoker_testkit.environments.sharding_environment import ShardProcess
 from stoker_testkit.kubelet.image_pull import PulledImage
@@ -54,14 +54,16 @@ class DeploymentVariants(Cluster):
         self._pulled: PulledImage | None = None
         super().__init__(folder)
         refuses = folder / "the-service-refuses"
-        self.service = self._stack.enter_context(AskedService(self._pilot, refuses))
+        self.service = self._stack.enter_context(HealthCheckService(self._pilot, refuses))
         self.names[ASKED] = f"{self.service.url}/StatusPing"
-        self.desk.script("somebody-pushes-a-broken-project", BREAK.format(repository=self.names[REPOSITORY]))
-        refuse = f"#!/bin/sh\n: > {shlex.quote(str(refuses))} && somebody-pushes\n"
-        self.desk.script("somebody-pushes-and-the-service-says-no", refuse)
-        self.desk.script("the-service-says-yes", f"#!/bin/sh\nrm {shlex.quote(str(refuses))}\n")
+        self.reader.script(
+            "another-user-pushes-a-broken-project", BREAK.format(repository=self.names[REPOSITORY])
+        )
+        refuse = f"#!/bin/sh\n: > {shlex.quote(str(refuses))} && another-user-pushes\n"
+        self.reader.script("another-user-pushes-and-the-service-refuses", refuse)
+        self.reader.script("the-service-accepts", f"#!/bin/sh\nrm {shlex.quote(str(refuses))}\n")
         self._gateways_file = folder / "gateways.json"
-        self.desk.script("the-gateways-start", f"#!/bin/sh\nkubectl apply -f '{self._gateways_file}'\n")
+        self.reader.script("the-gateways-start", f"#!/bin/sh\nkubectl apply -f '{self._gateways_file}'\n")
 
     def set_up(self, stage: str) -> None:
         prepare: dict[str, Callable[[], None]] = {
@@ -84,9 +86,9 @@ class DeploymentVariants(Cluster):
         return file.read_text() if file is not None and file.is_file() else None
 
     def push(self) -> str:
-        """Somebody else pushes; the commit."""
-        subprocess.run(["somebody-pushes"], env=self.environment, check=True, timeout=PATIENCE)
-        return str(self.desk.repository.tip())
+        """Push as another user; return the commit."""
+        subprocess.run(["another-user-pushes"], env=self.environment, check=True, timeout=PATIENCE)
+        return str(self.reader.repository.tip())
 
     def share_a_volume(self) -> None:
         """Make a resource with a shared volume, of a repository that anybody may read."""
@@ -101,7 +103,7 @@ class DeploymentVariants(Cluster):
         self._make_namespace()
         self._make_secrets(NAMESPACE)
         self._apply(deployment_variants_manifests.shared_storage(self.names[REPOSITORY]))
-        eventually(self._bottling_is_synced, 2 * PATIENCE, self.tell, interval=0.2)
+        eventually(self._bottling_is_synced, 2 * PATIENCE, self.describe, interval=0.2)
 
     def _bottling_is_synced(self) -> bool:
         found: Any = json.loads(
@@ -129,7 +131,7 @@ class DeploymentVariants(Cluster):
         self._pulled = PulledImage(Program(), self.cluster)
         self.images[f"{registry.host}/{IMAGE}@sha256:{image}"] = self._pulled
         self.environment["DIGEST"] = f"sha256:{image}"
-        self.desk.secret("registry-password", registry.password)
+        self.reader.secret("registry-password", registry.password)
         self.names |= {
             HOST: registry.host,
             f"oci://{HOST}/{RESOURCE}": registry.url(RESOURCE),

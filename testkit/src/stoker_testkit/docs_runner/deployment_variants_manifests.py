@@ -43,7 +43,7 @@ def second_site(address: str) -> dict[str, Any]:
 
 
 def registry_gateways() -> dict[str, Any]:
-    """Gateways that join a resource which somebody else has made."""
+    """Gateways that join a resource which another user has made."""
     annotations = {"cr-name": RESOURCE, "sync-profile": PROFILE}
     return _list([stateful_set(name, {**annotations, "gateway-name": name}) for name in GATEWAYS])
 
@@ -51,7 +51,7 @@ def registry_gateways() -> dict[str, Any]:
 def stateful_set(name: str, annotations: dict[str, str]) -> dict[str, Any]:
     """A gateway as its chart makes it: its data outlives the pod."""
     labels = {"app": name}
-    said = {"inject": "true", **annotations}
+    chosen = {"inject": "true", **annotations}
     container = {
         "name": "gateway",
         "image": IGNITION,
@@ -63,7 +63,7 @@ def stateful_set(name: str, annotations: dict[str, str]) -> dict[str, Any]:
         "serviceName": name,
         "selector": {"matchLabels": labels},
         "template": {
-            "metadata": {"labels": labels, "annotations": {f"stoker.io/{k}": v for k, v in said.items()}},
+            "metadata": {"labels": labels, "annotations": {f"stoker.io/{k}": v for k, v in chosen.items()}},
             "spec": {"terminationGracePeriodSeconds": 20, "containers": [container]},
         },
         "volumeClaimTemplates": [{"metadata": {"name": "data"}, "spec": claim}],

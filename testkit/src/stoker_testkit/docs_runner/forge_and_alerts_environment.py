@@ -1,7 +1,7 @@
-"""The stages with a cluster for pages about others: a forge, services that alert people, and helm's way back.
+"""Environments with a cluster for pages about other services: a forge, alert receivers, and helm's rollback.
 
 They are the plant of `stages` with one thing more. `forge` has the repository on a real Gitea,
-`alerts` has the services that a page sends to, and on `release` somebody follows helm also when
+`alerts` has the services that a page sends to, and `release` follows helm also when
 it takes a revision back or the whole release away, as nodes would.
 """
 
@@ -64,7 +64,7 @@ case "$1" in
 esac
 exec '{installing}' "$@"
 """
-# The login is the reader's, and stands in no command line.
+# The login is the reader's, and is on no command line.
 MERGE = """#!/bin/sh
 login=$(printf 'protocol={scheme}\\nhost={host}\\n\\n' | git credential fill |
     sed -n 's/^username=//p; s/^password=//p' | paste -s -d :)
@@ -115,19 +115,19 @@ class ForgeAndAlerts(Cluster):
         """The pods of the plant that are ready."""
         state = '{.status.conditions[?(@.type=="Ready")].status}'
         template = f'{{range .items[*]}}{{.metadata.name}} {state}{{"\\n"}}{{end}}'
-        said = self.cluster.kubectl("-n", NAMESPACE, "get", "pods", "-o", f"jsonpath={template}").stdout
-        return [line.split()[0] for line in said.splitlines() if line.endswith(" True")]
+        printed = self.cluster.kubectl("-n", NAMESPACE, "get", "pods", "-o", f"jsonpath={template}").stdout
+        return [line.split()[0] for line in printed.splitlines() if line.endswith(" True")]
 
     def status(self) -> dict[str, Any]:
         """What the resource of the plant says."""
-        said = self.cluster.kubectl("-n", NAMESPACE, "get", "stoker", RESOURCE, "-o", "json").stdout
-        status: dict[str, Any] = json.loads(said)["status"]
+        printed = self.cluster.kubectl("-n", NAMESPACE, "get", "stoker", RESOURCE, "-o", "json").stdout
+        status: dict[str, Any] = json.loads(printed)["status"]
         return status
 
     def left_behind(self) -> list[str]:
-        """What lies in the cluster and has our name."""
-        said = self.cluster.kubectl("get", ",".join(KINDS), "--all-namespaces", "-o", "name").stdout
-        return [line for line in said.splitlines() if "stoker" in line]
+        """The objects in the cluster that have our name."""
+        printed = self.cluster.kubectl("get", ",".join(KINDS), "--all-namespaces", "-o", "name").stdout
+        return [line for line in printed.splitlines() if "stoker" in line]
 
     def stop(self) -> None:
         self._leaving.set()
@@ -137,8 +137,8 @@ class ForgeAndAlerts(Cluster):
     def _have_release(self, *values: str) -> None:
         """Its controller knows where PagerDuty is; no page could say that."""
         if not self._release.running:
-            told = f"controller.extraArgs={{--pagerduty-url={self.services.pagerduty_url}}}"
-            super()._have_release("--set", told, *values)
+            setting = f"controller.extraArgs={{--pagerduty-url={self.services.pagerduty_url}}}"
+            super()._have_release("--set", setting, *values)
 
     def _on_a_forge(self) -> None:
         self._clear()
@@ -164,7 +164,7 @@ class ForgeAndAlerts(Cluster):
         self._fill()
 
     def _carried_over(self) -> GiteaRepository:
-        """The plant's repository on a forge, where the reader, and somebody else, may merge."""
+        """The plant's repository on a forge, where the reader and another user may merge."""
         gitea = self._stack.enter_context(GiteaServer.start(self._folder / "gitea"))
         gitea.request("POST", "/user/repos", {"name": "config", "default_branch": "main"})
         made = GiteaRepository(gitea, "config")
@@ -176,13 +176,13 @@ class ForgeAndAlerts(Cluster):
         self._git("-C", str(source), "push", "--quiet", made.clone_url, "main", "v12")
         address = f"{gitea.url}/api/v1/repos/{gitea.user}/{made.name}"
         merge = MERGE.format(scheme=parts.scheme, host=parts.netloc, address=address)
-        self.desk.script("somebody-merges", merge)
+        self.reader.script("another-user-merges", merge)
         return made
 
     def _git(self, *words: str) -> None:
         subprocess.run(["git", *words], env=self.environment, check=True, timeout=PATIENCE)
 
-    # What nodes would do when a release is taken back or away.
+    # What nodes would do when a release is rolled back or uninstalled.
 
     def _put_helm(self, folder: Path) -> None:
         helm, installing = folder / "helm", folder / "helm-installs"

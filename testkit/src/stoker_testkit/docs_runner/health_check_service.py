@@ -1,4 +1,4 @@
-"""A service that a stage of a release asks: it passes on what a gateway says, unless it is told to say no."""
+"""A health check service for a rollout stage: it returns a gateway's state, unless a test makes it refuse."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from threading import Thread
 from stoker_testkit.stoppable import Stoppable
 
 
-class AskedService(Stoppable):
+class HealthCheckService(Stoppable):
     """Listens until it is stopped; while the file `refuses` exists, every answer is 503."""
 
     def __init__(self, gateway: Callable[[], str], refuses: Path) -> None:
@@ -29,7 +29,7 @@ class AskedService(Stoppable):
                 self.end_headers()
 
             def log_message(self, *args: object) -> None:
-                """Nobody reads it."""
+                """Requests are not logged."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._thread = Thread(target=self._server.serve_forever, name="asked-service", daemon=True)

@@ -1,4 +1,4 @@
-"""A reader's desk, which every stage has, and the stage without a cluster.
+"""A reader's folder, which every environment has, and the environment without a cluster.
 
 `docs/contributing/documentation.md` says what is on each stage. Git and all programs of ours
 are real; the gateway is a test gateway.
@@ -52,7 +52,7 @@ for _ in $(seq 300); do  # the gateway may have been started a moment ago
 done
 echo '{{"title": "Edited by hand", "enabled": true}}' > "$file"
 """
-"""What somebody does whom the reader does not see, by the words of a mark `first`."""
+"""The actions of other users, by the words of a mark `first`."""
 
 
 class ReaderFolder:
@@ -78,7 +78,7 @@ class ReaderFolder:
         address = self._server.url("plant/config.git")
         (home / ".gitconfig").write_text(GITCONFIG)
         (home / ".git-credentials").write_text(address.replace("://", f"://{TOKEN_USER}:{TOKEN}@") + "\n")
-        self.script("somebody-pushes", PUSH.format(repository=address))
+        self.script("another-user-pushes", PUSH.format(repository=address))
         self.secret("token", TOKEN)
         self.secret("api-key", KEY)
         self.secret("secrets/git-credentials/token", TOKEN)
@@ -114,23 +114,23 @@ class Standalone(Stoppable):
 
     def __init__(self, folder: Path) -> None:
         self._stack = ExitStack()
-        desk = ReaderFolder(folder, self._stack)
+        reader = ReaderFolder(folder, self._stack)
         pair = Authority().server().save(folder, "gateway")
         self.gateway = self._stack.enter_context(
             SimulatedGateway.start(folder / "data", tls=pair, scan_seconds=0.0)
         )
-        desk.script("somebody-edits", EDIT.format(root=self.gateway.data_dir))
+        reader.script("another-user-edits", EDIT.format(root=self.gateway.data_dir))
         port = self.gateway.url.rpartition(":")[2]
-        self.folder, self.environment = desk.folder, desk.environment
+        self.folder, self.environment = reader.folder, reader.environment
         self.names = {
-            **desk.names,
+            **reader.names,
             "localhost:8043": f"https://localhost:{port}",  # 8043 means TLS; another port has to say so
             "port: 8043": f"port: {port}",
             "/var/lib/ignition/data": str(self.gateway.data_dir),
             "/mnt/git-mirror": str(folder / "git-mirror"),
         }
 
-    def tell(self) -> str:
+    def describe(self) -> str:
         return "\n".join(map(str, self.gateway.requests[-5:]))
 
     def stop(self) -> None:

@@ -1,7 +1,7 @@
 """Plays a section of a page: its commands as one bash script, on a stage that has what they talk to.
 
 The script is what a reader would have typed, with the names of the documentation replaced by
-those of the stage. Between two fences it prints a sign, so that what each one said is known.
+those of the environment. Between two fences it prints a sign, so that the output of each one is known.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ class DocsEnvironment(Protocol):
     folder: Path
     """Where the commands run."""
     names: dict[str, str]
-    """What stands for the names of the documentation."""
+    """The values for the names of the documentation."""
     environment: dict[str, str]
 
-    def tell(self) -> str:
+    def describe(self) -> str:
         """What may say why a play went wrong."""
 
 
@@ -67,20 +67,20 @@ def plays(pages: Sequence[Page]) -> list[DocsSection]:
 
 
 def play_and_check(play: DocsSection, stage: DocsEnvironment, seconds: float) -> None:
-    """Run it; PlayFailed with the fence at which it ended and what it said."""
+    """Run it; raises DocsSectionFailed with the fence at which it ended and its output."""
     script = "\n".join(_script(play, stage.names))
     log = stage.folder.parent / f"{play.name.replace('/', '-')}.log"
-    with _running(script, stage, log, seconds) as (code, said):
-        parts = said.split(SIGN)
+    with _running(script, stage, log, seconds) as (code, output):
+        parts = output.split(SIGN)
         last = play.fences[int(parts[-1].partition(" ")[0])] if len(parts) > 1 else play.fences[0]
         if code:
-            raise DocsSectionFailed(f"{last.place} ended with {code}:\n{said[-4000:]}\n{stage.tell()}")
+            raise DocsSectionFailed(f"{last.place} ended with {code}:\n{output[-4000:]}\n{stage.describe()}")
         for part in parts[1:]:
             fence = play.fences[int(part.partition(" ")[0])]
             wanted = fence.mark(SHOWS)
             if wanted is not None and _named(wanted, stage.names) not in part.partition("\n")[2]:
                 raise DocsSectionFailed(
-                    f"{fence.place} does not show {wanted!r}, but:\n{part}\n{stage.tell()}"
+                    f"{fence.place} does not show {wanted!r}, but:\n{part}\n{stage.describe()}"
                 )
 
 
@@ -113,7 +113,7 @@ def _named(text: str, names: Mapping[str, str]) -> str:
 
 @contextlib.contextmanager
 def _running(script: str, stage: DocsEnvironment, log: Path, seconds: float) -> Iterator[tuple[int, str]]:
-    """How it ended, and what it said; whatever it has started is ended with it."""
+    """Its exit code and its output; whatever it has started is ended with it."""
     with log.open("wb") as sink:
         process = subprocess.Popen(
             ["bash", "-c", script],

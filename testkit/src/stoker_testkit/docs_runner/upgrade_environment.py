@@ -24,7 +24,7 @@ class UpgradedMachine(Standalone):
         super().__init__(folder)
         self.home = folder / "opt" / "stoker"
         self.names["/opt/stoker"] = str(self.home)
-        # No index is asked: what the wheel needs lies there already, as it would after an install.
+        # No index is asked: what the wheel needs is there already, as it would be after an install.
         self.environment["PIP_NO_INDEX"] = "1"
         _run(sys.executable, "-m", "venv", self.home)
         self._put_old_release()
@@ -40,10 +40,10 @@ class UpgradedMachine(Standalone):
     def _put_old_release(self) -> None:
         (packages,) = self.home.glob("lib/python*/site-packages")
         (packages / "needed.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
-        told = packages / f"stoker-{OLD}.dist-info"
-        told.mkdir()
-        (told / "METADATA").write_text(METADATA)
-        (told / "RECORD").write_text(f"{told.name}/METADATA,,\n{told.name}/RECORD,,\n")
+        dist_info = packages / f"stoker-{OLD}.dist-info"
+        dist_info.mkdir()
+        (dist_info / "METADATA").write_text(METADATA)
+        (dist_info / "RECORD").write_text(f"{dist_info.name}/METADATA,,\n{dist_info.name}/RECORD,,\n")
 
 
 def _run(*words: str | Path) -> None:

@@ -52,7 +52,7 @@ def project(name: str, version: int, views: int = 3) -> dict[str, str]:
 
 
 @dataclass
-class AgentPlant(Stoppable):
+class AgentEnvironment(Stoppable):
     """Everything of one resource."""
 
     cluster: ClusterAccess
@@ -68,7 +68,7 @@ class AgentPlant(Stoppable):
     @classmethod
     def create(
         cls, cluster: ClusterAccess, namespace: str, folder: Path, repository: Repository, url: str
-    ) -> AgentPlant:
+    ) -> AgentEnvironment:
         metadata = AgentMetadata(ref=GitRef("main"), trigger="spec", git_url=RepoUrl(url))
         kubeconfig = cluster.kubeconfig("admin", namespace=namespace)
         return cls(cluster, namespace, folder, repository, metadata, kubeconfig)
@@ -82,7 +82,7 @@ class AgentPlant(Stoppable):
         return self.repository.commit({f"{SERVICE}/{path}": it for path, it in files.items()}, **options)
 
     def publish(self, commit: CommitId | None = None, **changes: Any) -> None:
-        """Write the map, as the controller does; what is not said stays as it was."""
+        """Write the metadata ConfigMap, as the controller does; what is not given stays as it was."""
         if commit is not None:
             changes["commit"] = commit
         self.metadata = replace(self.metadata, **changes)
@@ -110,9 +110,9 @@ class AgentPlant(Stoppable):
         """
         port = {"gateway-port": str(free_port())} if talks else {}
         own = {key.replace("_", "-"): value for key, value in annotations.items()}
-        said = {"service-path": SERVICE, **port, **own}
+        chosen = {"service-path": SERVICE, **port, **own}
         pod = AgentPod.create(
-            self.folder / name, self.namespace, name=name, gateway=gateway, annotations=said
+            self.folder / name, self.namespace, name=name, gateway=gateway, annotations=chosen
         )
         pod.mount("api-key", {"key": KEY})
         self.pods.append(pod)
@@ -190,13 +190,13 @@ def check(pod: AgentPod, wanted: Mapping[str, bytes], gateway: SimulatedGateway 
         # A scan is under way for a moment after it was accepted.
         eventually(lambda: not unread(gateway), message=lambda: f"{unread(gateway)[:20]} to be read")
         trouble["was read half"] = gateway.stale()
-    told = [f"{path} {what}" for what, paths in trouble.items() for path in paths]
-    if told:
-        raise AssertionError("\n".join(told[:20]))
+    problems = [f"{path} {what}" for what, paths in trouble.items() for path in paths]
+    if problems:
+        raise AssertionError("\n".join(problems[:20]))
 
 
 def unread(gateway: SimulatedGateway) -> list[str]:
-    """What a gateway holds otherwise than it lies on its disk: somebody has forgotten a scan."""
+    """The differences between a gateway's loaded content and its disk: a scan was forgotten."""
     disk = ScanLoader(gateway.data_dir, ScanRecorder())
     there = {name: it.resources for name, it in disk.projects(rewrites=False).items()}
     on_disk = {f"{name}/{path}": it.digest for name, those in there.items() for path, it in those.items()}

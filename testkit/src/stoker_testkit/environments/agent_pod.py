@@ -1,7 +1,7 @@
 """A gateway's pod without a node: its folders below a root, its agent as a real process.
 
 Files are laid out and changed as the kubelet does it, by moving a link, so that the
-agent sees exactly what it would see in a cluster. `ResourceMaps` stands in for the
+agent sees exactly what it would see in a cluster. `ResourceMaps` takes the place of the
 controller on the other side of the ConfigMaps.
 """
 
@@ -154,7 +154,7 @@ class AgentPod(Stoppable):
                 found.append({"event": line})
         return found
 
-    def said(self, event: str) -> list[dict[str, Any]]:
+    def logged(self, event: str) -> list[dict[str, Any]]:
         return [line for line in self.lines() if line.get("event") == event]
 
     def ask(self, path: str) -> tuple[int, str]:
@@ -182,11 +182,11 @@ class AgentPod(Stoppable):
         eventually(
             lambda: self.file(path) == content,
             patience,
-            lambda: f"{path} becomes {content!r}; it is {self.file(path)!r}; the agent said:\n{self.tail()}",
+            lambda: f"{path} becomes {content!r}; it is {self.file(path)!r}; its log:\n{self.tail()}",
         )
 
     def _port(self, path: str) -> int:
-        for line in self.said("probe.listening"):
+        for line in self.logged("probe.listening"):
             if path in line["paths"]:
                 return int(line["port"])
         if self.process is not None:
@@ -247,7 +247,7 @@ class ResourceMaps:
         return None if text is None else GatewayReport.parse(text)
 
     def age(self, seconds: float, key: str = "filler") -> None:
-        """Let a report be that much older, as if nobody had renewed it since."""
+        """Make a report that much older, as if its agent had not renewed it since."""
         data = self.status() or {}
         report = GatewayReport.parse(data[key])
         then = parse_rfc3339(report.heartbeat_at) - timedelta(seconds=seconds)

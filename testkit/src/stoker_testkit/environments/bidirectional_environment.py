@@ -1,4 +1,4 @@
-"""The controller's side of the way back in one process: maps in a dict, real git, a forge in memory.
+"""The controller's side of bidirectional sync in one process: a dict, real git, a forge in memory.
 
 What a pass does with what the acceptor finds is played here step by step, so that a test
 can stop between any two of them and go on as another leader.
@@ -37,7 +37,7 @@ from stoker.forges import Forge
 from stoker.git.auth.credentials import RepoAccess
 from stoker.git.process.runner import GitRunner
 from stoker.kube.watch.store import ObjectKey
-from stoker_testkit.forges.in_memory_forge import PlayedForge
+from stoker_testkit.forges.in_memory_forge import InMemoryForge
 from stoker_testkit.repositories.bare_repository import Repository
 
 KEY = ResourceKey("Stoker", ObjectKey("plant", "line"))
@@ -49,18 +49,18 @@ TASKS = "accept "
 
 
 class ProcessEnded(BaseException):
-    """Stands for the kernel's OOM killer: nothing of the process runs after it."""
+    """Takes the place of the kernel's OOM killer: nothing of the process runs after it."""
 
 
 @dataclass
-class PlayedController:
+class InProcessController:
     """One resource with one gateway."""
 
     repository: Repository
     clock: Clock
     policy: BidirectionalPolicy
     folder: Path
-    forge: PlayedForge = field(init=False)
+    forge: InMemoryForge = field(init=False)
     acceptor: BidirectionalWorker = field(init=False)
     maps: dict[str, dict[str, bytes]] = field(default_factory=dict)
     attempts: dict[str, str] = field(default_factory=dict)
@@ -69,7 +69,7 @@ class PlayedController:
     processes: int = 0
     published: dict[str, ChangeSetReply] = field(default_factory=dict)
     commit: CommitId | None = None
-    """What agents are told to be at."""
+    """The commit in the metadata for agents."""
     standings: dict[str, GatewayChangesState] = field(default_factory=dict)
     behind: frozenset[str] = frozenset()
     """Gateways that wait for a gate."""
@@ -77,7 +77,7 @@ class PlayedController:
     forge_error: Stalled | None = None
 
     def __post_init__(self) -> None:
-        self.forge = PlayedForge(self.repository)
+        self.forge = InMemoryForge(self.repository)
         self._git = GitRunner(self.folder / "git")
         self.acceptor = self._made()
 
@@ -125,10 +125,10 @@ class PlayedController:
         return self.acceptor.look(KEY, self.ask(), BidirectionalResult(self.published, self.standings))
 
     def publish(self) -> None:
-        """Its second half: agents are told of the commit and of the answers at once."""
+        """Its second half: the commit and the replies are published to agents together."""
         self.commit = self.repository.tip()
-        said = self.look()
-        self.published, self.standings = dict(said.answers), dict(said.standings)
+        result = self.look()
+        self.published, self.standings = dict(result.answers), dict(result.standings)
 
     def empty(self) -> None:
         """And its last step."""

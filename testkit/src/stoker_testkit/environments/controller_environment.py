@@ -19,7 +19,7 @@ from stoker.domain.protocol import AgentMetadata, metadata_map_name
 from stoker_testkit.chart.controller_rbac import CONTROLLER, LEASE, controller_rules
 from stoker_testkit.cluster.cluster_access import ClusterAccess
 from stoker_testkit.cluster.namespace_objects import PlainObjects, condition_in
-from stoker_testkit.environments.stub_gateway_pods import PlayedPod, gateway_pod
+from stoker_testkit.environments.stub_gateway_pods import StubGatewayPod, gateway_pod
 from stoker_testkit.processes import Process
 from stoker_testkit.stoppable import Stoppable
 from stoker_testkit.wait_until import eventually
@@ -90,8 +90,8 @@ class Site(PlainObjects, Stoppable):
 
     def annotate(self, kind: str, name: str, **annotations: str | None) -> None:
         group = "sync.ignition.io" if kind.startswith("IgnitionSync") else "stoker.io"
-        said = {f"{group}/{key.replace('_', '-')}": value for key, value in annotations.items()}
-        self.patch(self.path_of(kind, name), {"metadata": {"annotations": said}})
+        prefixed = {f"{group}/{key.replace('_', '-')}": value for key, value in annotations.items()}
+        self.patch(self.path_of(kind, name), {"metadata": {"annotations": prefixed}})
 
     # What kubelets and agents do.
 
@@ -107,7 +107,7 @@ class Site(PlainObjects, Stoppable):
         ready: bool = True,
         profile: str = "",
         **annotations: str,
-    ) -> PlayedPod:
+    ) -> StubGatewayPod:
         """A gateway's pod as the injector leaves it, or as it comes without one."""
         body = gateway_pod(
             name,
@@ -121,7 +121,7 @@ class Site(PlainObjects, Stoppable):
             annotations={key.replace("_", "-"): value for key, value in annotations.items()},
         )
         self.post("/api/v1", "pods", body)
-        pod = PlayedPod(self, name, resource, kind, gateway or name, body["metadata"]["labels"])
+        pod = StubGatewayPod(self, name, resource, kind, gateway or name, body["metadata"]["labels"])
         if injected:
             pod.is_ready(ready, started=ready)
         return pod
@@ -152,24 +152,24 @@ class Site(PlainObjects, Stoppable):
         data = self.get("ConfigMap", metadata_map_name(kind, resource)).get("data")
         return None if data is None else AgentMetadata.parse(data)
 
-    def until_told(
+    def until_metadata(
         self,
         resource: str,
         kind: SyncResourceKind = SyncResourceKind.STOKER,
         patience: float = PATIENCE,
         **wanted: object,
     ) -> AgentMetadata:
-        """Wait until agents are told this; a function as a value is asked."""
+        """Wait until the metadata for agents has these values; a function as a value is a check."""
 
-        def told() -> list[AgentMetadata]:
+        def published() -> list[AgentMetadata]:
             found = self.metadata(resource, kind)
             fits = found is not None and all(_fits(getattr(found, name), one) for name, one in wanted.items())
             return [found] if fits and found is not None else []
 
         return eventually(
-            told,
+            published,
             patience,
-            lambda: f"agents are told {wanted}; they are told {self.metadata(resource, kind)}\n{self.tail()}",
+            lambda: f"the metadata has {wanted}; it has {self.metadata(resource, kind)}\n{self.tail()}",
             interval=0.05,
         )[0]
 

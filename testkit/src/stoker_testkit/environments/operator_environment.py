@@ -42,19 +42,19 @@ class GatewaySite(Site):
         """End the agent of a pod as a crash would."""
 
     @abstractmethod
-    def said(self, pod: str) -> str:
+    def agent_log(self, pod: str) -> str:
         """The end of what its agent has logged."""
 
     @abstractmethod
-    def controllers_said(self) -> str:
+    def controller_log(self) -> str:
         """The end of what the controllers have logged."""
 
     @abstractmethod
     def check(self) -> None:
-        """Raise where a pod cannot run: a test that waits for it would wait in vain."""
+        """Raise where a pod cannot run: a test that waits for it would time out."""
 
     def container(self) -> dict[str, Any]:
-        """What stands for a gateway in its pod."""
+        """The container in place of a gateway in its pod."""
         return {
             "name": "gateway",
             "image": IGNITION,
@@ -107,8 +107,8 @@ class GatewaySite(Site):
         self.patch(place, {"spec": {"replicas": replicas}})
 
     def annotate_pod(self, name: str, **annotations: str | None) -> None:
-        said = {f"stoker.io/{key.replace('_', '-')}": value for key, value in annotations.items()}
-        self.patch(self.path_of("Pod", name), {"metadata": {"annotations": said}})
+        agent_log = {f"stoker.io/{key.replace('_', '-')}": value for key, value in annotations.items()}
+        self.patch(self.path_of("Pod", name), {"metadata": {"annotations": agent_log}})
 
     def change_secret(self, name: str, **data: str) -> None:
         self.patch(self.path_of("Secret", name), {"stringData": data})
@@ -129,7 +129,7 @@ class GatewaySite(Site):
         eventually(
             lambda: self.file(pod, path) == content,
             self.patience,
-            lambda: f"{path} of {pod}; it is {self.file(pod, path)!r}\n{self.said(pod)}",
+            lambda: f"{path} of {pod}; it is {self.file(pod, path)!r}\n{self.agent_log(pod)}",
         )
 
     def reports(self, kind: str, name: str) -> dict[str, GatewayReport]:
@@ -151,16 +151,19 @@ class GatewaySite(Site):
             )
 
         eventually(
-            done, self.patience, lambda: f"{wanted} to {commit[:8]}:\n{self.tell(kind, name)}", interval=0.1
+            done,
+            self.patience,
+            lambda: f"{wanted} to {commit[:8]}:\n{self.describe(kind, name)}",
+            interval=0.1,
         )
 
-    def tell(self, kind: str, name: str) -> str:
+    def describe(self, kind: str, name: str) -> str:
         """All that may say why something does not come."""
         parts = [
             json.dumps(self.status(kind, name).get("conditions"), indent=1),
             *(f"{key}: {one}" for key, one in self.reports(kind, name).items()),
-            *(f"{pod}: {self.said(pod)}" for pod in self.pods()),
-            self.controllers_said(),
+            *(f"{pod}: {self.agent_log(pod)}" for pod in self.pods()),
+            self.controller_log(),
         ]
         return "\n".join(parts)
 
@@ -198,8 +201,8 @@ class GatewaySite(Site):
 
 
 def _head(labels: dict[str, str], annotations: dict[str, str]) -> dict[str, Any]:
-    said = {"inject": "true", **{key.replace("_", "-"): value for key, value in annotations.items()}}
+    agent_log = {"inject": "true", **{key.replace("_", "-"): value for key, value in annotations.items()}}
     return {
         "labels": labels,
-        "annotations": {key if "/" in key else f"stoker.io/{key}": value for key, value in said.items()},
+        "annotations": {key if "/" in key else f"stoker.io/{key}": value for key, value in agent_log.items()},
     }

@@ -13,7 +13,7 @@ from stoker_testkit.kubelet.process_kubelet import ProcessKubelet
 
 
 @dataclass
-class OperatedSite(GatewaySite):
+class OperatorSite(GatewaySite):
     """One namespace."""
 
     release: ProcessRelease = field(kw_only=True)
@@ -28,7 +28,7 @@ class OperatedSite(GatewaySite):
         image: GatewayImage,
         namespace: str,
         folder: Path,
-    ) -> OperatedSite:
+    ) -> OperatorSite:
         """Make the namespace with the key of its gateways."""
         release.cluster.create_namespace(namespace)
         site = cls(release.cluster, namespace, folder, release=release, kubelet=kubelet, image=image)
@@ -48,11 +48,11 @@ class OperatedSite(GatewaySite):
     def crash(self, pod: str) -> None:
         self.kubelet.kill(self.namespace, pod)
 
-    def said(self, pod: str) -> str:
+    def agent_log(self, pod: str) -> str:
         return "\n".join(self.kubelet.log(self.namespace, pod).splitlines()[-12:])
 
-    def controllers_said(self) -> str:
-        return self.release.said("controller")
+    def controller_log(self) -> str:
+        return self.release.log_tail("controller")
 
     def check(self) -> None:
         troubles = {

@@ -1,4 +1,4 @@
-"""A pod's root as a container has it: read-only, but for the volumes, and entered as somebody without rights.
+"""A pod's root as a container has it: read-only, but for the volumes, and entered as an unprivileged user.
 
 The pod's folders are laid over this machine's own root, so that every place is where it is
 in a cluster and the programs of the image are this machine's. It lives in a mount namespace
@@ -81,7 +81,7 @@ def _give(folder: Path, user: int) -> None:
 
 
 def _hidden(*paths: Path) -> list[str]:
-    """Folders of the program that lie where the pod has a volume of its own: a checkout below /tmp."""
+    """Folders of the program that are where the pod has a volume of its own: a checkout below /tmp."""
     below = {
         str(path if path.is_dir() else path.parent)
         for one in (Path(sys.prefix), *paths)

@@ -1,6 +1,6 @@
-"""A fleet that exists in memory alone: agents that do what they are told, and one release after the other.
+"""A fleet in memory: agents that follow their metadata, and one rollout after the other.
 
-It stands where pods, maps and a controller would: `decide` puts a release together of what
+It takes the place of pods, ConfigMaps and a controller: `decide` builds a rollout from what
 is known and writes down what the controller would write, `act` is what an agent makes of
 its order. Time passes when the test says so.
 """
@@ -42,7 +42,7 @@ def commit(number: int) -> CommitId:
 
 
 @dataclass
-class PlayedFleet:
+class SimulatedFleet:
     """All that there is; every gateway begins at commit 0, and commit 1 has just come."""
 
     names: tuple[str, ...]
@@ -83,7 +83,7 @@ class PlayedFleet:
         profile, override = self.profiles.get(name, ""), self.overrides.get(name, "")
         return FleetGateway(pod, name, name, profile, override, report=self.reports[name], target=name)
 
-    def told(self, name: str) -> GatewayTarget:
+    def target(self, name: str) -> GatewayTarget:
         """The order that an agent finds."""
         found = self.published.targets.get(name)
         if found is not None or self.published.commit is None:
@@ -93,8 +93,8 @@ class PlayedFleet:
         return GatewayTarget(self.published.commit, SyncMode.PLAN if held else SyncMode.APPLY)
 
     def has_it(self) -> set[str]:
-        """Who is told to apply the newest commit."""
-        orders = {name: self.told(name) for name in self.names}
+        """The gateways whose target is the newest commit."""
+        orders = {name: self.target(name) for name in self.names}
         return {name for name, one in orders.items() if one.commit == self.new and one.mode is SyncMode.APPLY}
 
     def decide(self, *, after: float = 0.0) -> RolloutDecision:
@@ -125,58 +125,63 @@ class PlayedFleet:
             GatewayStatus(name=one.name, pod_name=one.pod.name, synced_commit=one.synced_commit or None)
             for one in fleet.gateways
         )
-        said = pending_verdict(fleet, made, future_approval_message(self.given, self.status, self.now))
+        condition = pending_verdict(fleet, made, future_approval_message(self.given, self.status, self.now))
         at = ConditionStamp(1, self.now)
         self.status = Status(
             release=made.progress,
             approval=made.approval,
             discovered_gateways=seen,
             conditions=set_condition(
-                self.status.conditions or (), said.type, said.status, said.reason, said.message, at=at
+                self.status.conditions or (),
+                condition.type,
+                condition.status,
+                condition.reason,
+                condition.message,
+                at=at,
             ),
         )
         return made
 
     def act(self, name: str, *, fails: bool = False) -> None:
         """What the agent of one gateway makes of its order: first it begins, then it is done."""
-        told = self.told(name)
+        target = self.target(name)
         report = self.reports[name] or GatewayReport(name)
-        at = report.synced_commit == told.commit
-        digest = hashlib.sha256(f"{name} {told.commit} {self.salt}".encode()).hexdigest()
-        if not at and (told.mode is SyncMode.PLAN or (told.plan and told.plan != digest)):
-            plan = PendingPlanReport(digest, Reason.PLAN_PENDING, told.commit, 1, 2, 3)
+        at = report.synced_commit == target.commit
+        digest = hashlib.sha256(f"{name} {target.commit} {self.salt}".encode()).hexdigest()
+        if not at and (target.mode is SyncMode.PLAN or (target.plan and target.plan != digest)):
+            plan = PendingPlanReport(digest, Reason.PLAN_PENDING, target.commit, 1, 2, 3)
             self.reports[name] = replace(
-                report, sync_status=SyncState.PENDING, commit=told.commit, pending_plan=plan
+                report, sync_status=SyncState.PENDING, commit=target.commit, pending_plan=plan
             )
-        elif told.mode is SyncMode.PLAN:
+        elif target.mode is SyncMode.PLAN:
             return
         elif fails:
             self.reports[name] = replace(
                 report,
                 sync_status=SyncState.ERROR,
-                commit=told.commit,
+                commit=target.commit,
                 reason=Reason.SOURCE_EMPTY,
                 error_message="nothing is there",
             )
         elif not at and report.sync_status is not SyncState.SYNCING:
-            self.reports[name] = replace(report, sync_status=SyncState.SYNCING, commit=told.commit)
+            self.reports[name] = replace(report, sync_status=SyncState.SYNCING, commit=target.commit)
         else:
             self.reports[name] = replace(
                 report,
                 sync_status=SyncState.SYNCED,
-                commit=told.commit,
-                synced_commit=told.commit,
+                commit=target.commit,
+                synced_commit=target.commit,
                 pending_plan=None,
             )
 
     def sync(self, *names: str) -> None:
-        """These gateways finish what they are told."""
+        """These gateways reach their target."""
         for name in names or self.names:
             self.act(name)
             self.act(name)
 
     def approve(self, ref: str = "", *plans: str, by: str = "lead") -> None:
-        """Somebody approves, a second from now."""
+        """Approve, a second from now."""
         self.now += timedelta(seconds=1)
         self.given = ApprovalGrant(by, self.now, GitRef(ref) if ref else None)
         self.approved_plans = plans

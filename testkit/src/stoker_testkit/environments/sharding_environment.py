@@ -1,7 +1,7 @@
 """Several namespaces with resources, and controllers that divide them among themselves.
 
 The controllers run as one account with the rights that the chart gives to so many shards:
-Leases and the map that pauses everything lie in `home`, the resources in the others.
+Leases and the ConfigMap of the emergency stop are in `home`, the resources in the others.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class ShardProcess:
     def passes(self) -> Iterator[tuple[str, str]]:
         """When it ended a pass over a resource, and in which namespace."""
         for line in self.process.log.read_text(errors="replace").splitlines():
-            told = json.loads(line) if line.startswith("{") and line.endswith("}") else {}
-            if told.get("event") == "pass.ended" and told.get("controller") == "sync":
-                yield told["timestamp"], told["key"].partition(" ")[2].partition("/")[0]
+            event = json.loads(line) if line.startswith("{") and line.endswith("}") else {}
+            if event.get("event") == "pass.ended" and event.get("controller") == "sync":
+                yield event["timestamp"], event["key"].partition(" ")[2].partition("/")[0]
 
     def namespaces(self) -> set[str]:
         """Where it has worked."""

@@ -91,7 +91,7 @@ class SnapshotSite:
 
 
 def found_in(folder: Path, below: str = "") -> list[ScannedFile]:
-    """Every regular file, in the order of paths; symlinks and whatever else lies there are not looked at."""
+    """Every regular file, in the order of paths; symlinks and special files are left out."""
     found: list[ScannedFile] = []
     with os.scandir(folder / below) as entries:
         ordered = sorted(entries, key=lambda entry: entry.name)

@@ -40,7 +40,7 @@ def gateway_pod(
     annotations: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """A gateway's pod as the injector leaves it, or as it comes without one."""
-    said = {
+    fields = {
         "inject": "true",
         "cr-name": resource,
         "cr-kind": str(kind),
@@ -53,7 +53,7 @@ def gateway_pod(
             "name": name,
             "namespace": namespace,
             "labels": resource_labels(kind, resource) if injected else {},
-            "annotations": {f"stoker.io/{key}": value for key, value in said.items()},
+            "annotations": {f"stoker.io/{key}": value for key, value in fields.items()},
         },
         "spec": {
             "serviceAccountName": account,
@@ -86,7 +86,7 @@ def report_map(kind: SyncResourceKind, resource: str, namespace: str, name: str,
 
 
 @dataclass
-class PlayedPod:
+class StubGatewayPod:
     """One gateway's pod."""
 
     objects: PlainObjects
@@ -102,19 +102,19 @@ class PlayedPod:
         self.objects.patch(path, agent_is(ready, started=started))
 
     def report(self, commit: str = "", status: SyncState = SyncState.SYNCED, **more: Any) -> None:
-        """What its agent applies: to the map and under the key that it was told to use."""
-        told = self._told()
-        by_pod = told is not None and told.status_key_mode is StatusKeyMode.POD
+        """What its agent applies: to the ConfigMap and under the key that its metadata names."""
+        metadata = self._metadata()
+        by_pod = metadata is not None and metadata.status_key_mode is StatusKeyMode.POD
         facts = PodFacts(
             self.name, self.objects.namespace, self.labels, {"stoker.io/gateway-name": self.gateway}
         )
         key = status_key(self.name if by_pod else gateway_name(facts))
-        shard = told.status_shards.get(key, 0) if told is not None else 0
-        said: dict[str, Any] = {
-            "ref": str(told.ref) if told is not None and told.ref else "",
+        shard = metadata.status_shards.get(key, 0) if metadata is not None else 0
+        fields: dict[str, Any] = {
+            "ref": str(metadata.ref) if metadata is not None and metadata.ref else "",
             "commit": commit,
             "synced_commit": commit if status is SyncState.SYNCED else "",
-            "synced_ref": str(told.ref) if told is not None and told.ref else "",
+            "synced_ref": str(metadata.ref) if metadata is not None and metadata.ref else "",
             "files_changed": 3,
             **more,
         }
@@ -123,7 +123,7 @@ class PlayedPod:
             pod_name=self.name,
             namespace=self.objects.namespace,
             sync_status=status,
-            **said,
+            **fields,
         )
         self.apply(status_map_name(self.kind, self.resource, shard), key, report.json())
 
@@ -143,6 +143,6 @@ class PlayedPod:
         path = f"{self.objects.path_of('Pod', self.name)}?gracePeriodSeconds=0"
         require(self.objects.cluster.request("DELETE", path), 200)
 
-    def _told(self) -> AgentMetadata | None:
+    def _metadata(self) -> AgentMetadata | None:
         data = self.objects.get("ConfigMap", metadata_map_name(self.kind, self.resource)).get("data")
         return None if data is None else AgentMetadata.parse(data)

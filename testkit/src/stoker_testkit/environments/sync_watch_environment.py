@@ -16,7 +16,7 @@ from stoker_testkit.processes import Process
 from stoker_testkit.repositories.bare_repository import Repository
 from stoker_testkit.repositories.git_http_server import GitHttpServer
 from stoker_testkit.secret_leaks.tracked_credentials import planted
-from stoker_testkit.wait_until import NeverHappened, eventually
+from stoker_testkit.wait_until import ConditionTimeout, eventually
 
 PATIENCE = 30.0
 SECRET = planted("webhook-key")
@@ -79,7 +79,7 @@ class WatchProcess:
 
         line = eventually(found, PATIENCE, f"{event} is logged")
         if line is None:
-            raise NeverHappened(event)
+            raise ConditionTimeout(event)
         return line
 
     def alive(self) -> bool:
@@ -107,5 +107,5 @@ class WatchProcess:
     def stop(self) -> int | None:
         self.signal(signal.SIGTERM)
         if not self.process.wait(PATIENCE):
-            raise NeverHappened("the watch did not end")
+            raise ConditionTimeout("the watch did not end")
         return self.process.returncode

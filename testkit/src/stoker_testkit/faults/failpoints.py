@@ -3,10 +3,10 @@
     python -m stoker_testkit.faults.failpoints NAME[:N][=ACTION] [...] -- <arguments of stoker>
 
 runs the command and, when it comes to the failpoint NAME for the N-th time (the
-first, unless told), does one of these: `kill` (as told nothing else) ends the
+first unless given), does one of these: `kill` (the default) ends the
 process on the spot, as the kernel or a power cut would; `enospc`, `eio` and `erofs`
 let that step fail as a full, a broken or a read-only disk does, from then on each
-time; `pause@FILE` makes FILE and waits until somebody removes it. The names are in
+time; `pause@FILE` makes FILE and waits until it is removed. The names are in
 `ALL`, `IMPORTING`, `WRITING`, `REVERSING`, `GATEWAY`, `SNAPSHOT` and `GOING_BACK` of
 `stoker.domain.failpoints`.
 """
@@ -80,7 +80,7 @@ class FailpointAction:
 
 
 def arm(*failures: FailpointAction) -> None:
-    """From now on this process fails as told."""
+    """From now on this process fails at these failpoints."""
     turns: Counter[str] = Counter()
 
     def listener(name: str) -> None:

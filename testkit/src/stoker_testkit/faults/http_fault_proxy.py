@@ -1,7 +1,7 @@
 """A network that misbehaves inside HTTP: a proxy that ends TLS and begins it anew.
 
-Stands between a client and the API server (or any HTTP server) where a fault
-must hit what is said and not the encryption around it: an answer that the server
+Runs between a client and the API server (or any HTTP server) where a fault
+must hit the requests and not the encryption around them: an answer that the server
 would not give just now (410, 429), a watch that ends in the middle of a line,
 silence in the middle of a body. Everything else passes piece by piece as it
 comes, so a watch through it is as live as without. Upgraded connections (exec,

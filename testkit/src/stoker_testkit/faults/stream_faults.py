@@ -25,7 +25,7 @@ class FaultKind(StrEnum):
     RESET = "reset"
     """Both ends get a TCP reset, as from a machine that rebooted."""
     TRUNCATE = "truncate"
-    """Both ends get an orderly end of the connection, in the middle of what was said."""
+    """Both ends get an orderly end of the connection, in the middle of the data."""
     STALL = "stall"
     """Nothing passes any more, and the connection stays open, until the fault is lifted."""
     DELAY = "delay"
@@ -75,7 +75,7 @@ class FaultyStream:
         self._lifted = asyncio.Event()
 
     def check(self) -> None:
-        """Raise `CutOff` if the stream is to end now: a cut does not wait for somebody to speak first."""
+        """Raise `CutOff` if the stream is to end now: a cut does not wait for data."""
         if self._fault is not None and self._fault.kind in _CUTS and self._left == 0:
             self._struck[self._fault.kind] += 1
             raise CutOff(self._fault.kind)

@@ -4,7 +4,7 @@ Bytes pass untouched, whatever protocol they carry, until a fault is armed for
 connections to come or injected into those that are open. It shows a client what
 a broken network shows: resets, silence, slowness, halves of answers, flipped
 bits, refusals. Faults inside a TLS stream only break the encryption; to break
-what is said inside, see `http_fault_proxy`.
+the requests inside, see `http_fault_proxy`.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class FaultProxy(Stoppable):
 
     @contextmanager
     def refusing(self) -> Iterator[None]:
-        """Refuse new connections as a port does on which nobody listens; open ones live on."""
+        """Refuse new connections, as a closed port does; open ones live on."""
         self._loop.run(self._close())
         try:
             yield

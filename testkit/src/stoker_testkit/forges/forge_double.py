@@ -4,7 +4,7 @@ A double checks each request against what the forge documents (method, path, hea
 fields and their types). What does not fit is answered with 400 and kept in
 `complaints`, so that a test may see that there were none.
 
-A repository is either told about (`push` names a branch and its commit) or a real bare
+A repository is either described (`push` names a branch and its commit) or a real bare
 one on disk, whose branches are read, and in which `merge` makes a real merge commit.
 """
 
@@ -29,7 +29,7 @@ from stoker_testkit.secret_leaks.tracked_credentials import planted
 from stoker_testkit.stoppable import Stoppable
 
 
-class Complaint(Exception):
+class UnknownForgeRequest(Exception):
     """A request that the documentation does not have."""
 
 
@@ -107,7 +107,7 @@ class ForgeDouble(Stoppable):
         self._repositories[project] = RepositoryRecord(project, len(self._repositories) + 1, git, tips)
 
     def push(self, project: str, branch: str, commit: str = "") -> str:
-        """Tell it where a branch stands; the commit."""
+        """Set the commit of a branch; return the commit."""
         self._repositories[project].branches[branch] = commit or secrets.token_hex(20)
         return self._repositories[project].branches[branch]
 
@@ -128,7 +128,7 @@ class ForgeDouble(Stoppable):
         self._request(project, number).state = "closed"
 
     def fork_request(self, project: str, branch: str, base: str = "main") -> int:
-        """Somebody opens one from a fork, with a branch of this name; its number."""
+        """A user opens one from a fork, with a branch of this name; return its number."""
         return self._open(self._repositories[project], branch, base, "From a fork", "", fork=True).number
 
     def fail_next(
@@ -198,7 +198,7 @@ class ForgeDouble(Stoppable):
             return answer
         try:
             return await self._served(request)
-        except Complaint as complaint:
+        except UnknownForgeRequest as complaint:
             self.complaints.append(f"{request.method} {request.raw_path}: {complaint}")
             return self._refused(400, str(complaint))
 
@@ -208,21 +208,23 @@ async def fields_of(
 ) -> dict[str, Any]:
     """The JSON body, if it has all that is required and nothing that is not documented."""
     if request.content_type != "application/json":
-        raise Complaint(f"the body is {request.content_type} and not application/json")
+        raise UnknownForgeRequest(f"the body is {request.content_type} and not application/json")
     try:
         body = json.loads(await request.read())
     except ValueError:
-        raise Complaint("the body is no JSON") from None
+        raise UnknownForgeRequest("the body is no JSON") from None
     if not isinstance(body, dict):
-        raise Complaint("the body is no object")
+        raise UnknownForgeRequest("the body is no object")
     known = {**required, **optional}
     for name, value in body.items():
         if name not in known:
-            raise Complaint(f"there is no field {name}")
+            raise UnknownForgeRequest(f"there is no field {name}")
         if not isinstance(value, known[name]):
-            raise Complaint(f"field {name} is a {type(value).__name__} and not a {known[name].__name__}")
+            raise UnknownForgeRequest(
+                f"field {name} is a {type(value).__name__} and not a {known[name].__name__}"
+            )
     if absent := sorted(required.keys() - body.keys()):
-        raise Complaint(f"these fields are missing: {', '.join(absent)}")
+        raise UnknownForgeRequest(f"these fields are missing: {', '.join(absent)}")
     return body
 
 
@@ -230,9 +232,9 @@ def query_of(request: web.Request, known: Mapping[str, Sequence[str]]) -> Mappin
     """The query, if each name is documented; those with words listed must have one of them."""
     for name, value in request.query.items():
         if name not in known or (known[name] and value not in known[name]):
-            raise Complaint(f"there is no {name}={value} in the query")
+            raise UnknownForgeRequest(f"there is no {name}={value} in the query")
     if not 1 <= int(request.query.get("per_page", "30")) <= 100:
-        raise Complaint("per_page is at most 100")
+        raise UnknownForgeRequest("per_page is at most 100")
     return request.query
 
 

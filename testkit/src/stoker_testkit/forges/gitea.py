@@ -39,7 +39,7 @@ USER = "ada"
 
 
 class GiteaRefused(StokerError):
-    """The forge said no; the message has its words."""
+    """The forge refused the request; the message has its answer."""
 
 
 class GiteaServer(Stoppable):
@@ -84,12 +84,12 @@ class GiteaServer(Stoppable):
         )
         try:
             with urllib.request.urlopen(asked, timeout=REQUEST_SECONDS) as answer:  # noqa: S310 - see above
-                said = answer.read()
+                response = answer.read()
         except urllib.error.HTTPError as error:
             with error:
                 words = error.read().decode(errors="replace")
             raise GiteaRefused(f"{method} {path}: {error.code} {words}") from None
-        return json.loads(said) if said else None
+        return json.loads(response) if response else None
 
     def create_repository(self, name: str) -> GiteaRepository:
         """A repository of the user with one commit on `main`."""
@@ -203,10 +203,10 @@ class GiteaRepository:
     def commit(self, path: str, content: bytes, *, branch: str = "main", new_branch: str = "") -> str:
         """Add a file on a branch, or on a new one beside it; the commit's id."""
         body = {"content": base64.b64encode(content).decode(), "message": f"Add {path}", "branch": branch}
-        said = self.request(
+        response = self.request(
             "POST", f"/contents/{path}", body | ({"new_branch": new_branch} if new_branch else {})
         )
-        return str(said["commit"]["sha"])
+        return str(response["commit"]["sha"])
 
     def tag(self, name: str, target: str = "main") -> None:
         self.request("POST", "/tags", {"tag_name": name, "target": target})

@@ -1,9 +1,9 @@
 """As much of GitHub as an app needs to log in: git over HTTP, and the endpoint that gives out tokens.
 
-It stands at one address, as GitHub Enterprise does (`/api/v3` beside the
+It has one address, as GitHub Enterprise does (`/api/v3` beside the
 repositories). A statement of an app is checked as GitHub checks it: signature,
 issuer, times. Its clock can be set apart from ours, tokens can be revoked, and it
-can be told to answer badly.
+can be made to answer badly.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _TOKENS = re.compile(r"/api/v3/app/installations/(\d+)/access_tokens")
 
 
 class GitHubAppServer(GitHttpServer):
-    """Serves repositories to whoever brings a token that it has given out."""
+    """Serves repositories to every client with a token that it has issued."""
 
     def __init__(
         self, root: Path, *, users: Mapping[str, str], tokens: Collection[str], public: bool
@@ -46,7 +46,7 @@ class GitHubAppServer(GitHttpServer):
         self.scopes: dict[str, dict[str, Any]] = {}
         """By token: the repositories and permissions that it was asked for with; empty: the installation."""
         self.statements = 0
-        """How often somebody asked for one."""
+        """How many were requested."""
         self.answer: web.Response | None = None
         """What it says instead, once it is set."""
         self._keys: dict[int, rsa.RSAPublicKey] = {}

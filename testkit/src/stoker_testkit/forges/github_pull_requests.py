@@ -13,10 +13,10 @@ from typing import Any
 from aiohttp import web
 
 from stoker_testkit.forges.forge_double import (
-    Complaint,
     ForgeDouble,
     RepositoryRecord,
     RequestRecord,
+    UnknownForgeRequest,
     fields_of,
     page_of,
     query_of,
@@ -42,33 +42,33 @@ class GitHubForgeDouble(ForgeDouble):
     """Repositories of users and organisations with their pull requests."""
 
     def _refused(self, status: int, message: str) -> web.Response:
-        said: dict[str, Any] = {"message": message or "Refused", "documentation_url": f"{self.url}/rest"}
+        body: dict[str, Any] = {"message": message or "Refused", "documentation_url": f"{self.url}/rest"}
         if status == 422:
-            said |= {
+            body |= {
                 "message": "Validation Failed",
                 "errors": [{"resource": "PullRequest", "code": "custom", "message": message}],
             }
-        return web.json_response(said, status=status)
+        return web.json_response(body, status=status)
 
     async def _served(self, request: web.Request) -> web.Response:
         if request.headers.get("Accept") != "application/vnd.github+json":
-            raise Complaint("Accept is not application/vnd.github+json")
+            raise UnknownForgeRequest("Accept is not application/vnd.github+json")
         if request.headers.get("X-GitHub-Api-Version") != "2022-11-28":
-            raise Complaint("X-GitHub-Api-Version is not 2022-11-28")
+            raise UnknownForgeRequest("X-GitHub-Api-Version is not 2022-11-28")
         if not request.headers.get("User-Agent"):
-            raise Complaint("there is no User-Agent, which GitHub requires")
+            raise UnknownForgeRequest("there is no User-Agent, which GitHub requires")
         if request.headers.get("Authorization") != f"Bearer {self.token}":
             return self._refused(401, "Bad credentials")
         place = _PATH.fullmatch(request.path)
         if place is None:
-            raise Complaint("there is no such path")
+            raise UnknownForgeRequest("there is no such path")
         repository = self._repositories.get(place["project"])
         if repository is None:
             return self._refused(404, "Not Found")
         if place["what"] == "issues":
             return await self._labels(request, repository, place)
         if place["labels"]:
-            raise Complaint("labels belong to the issue of a pull request")
+            raise UnknownForgeRequest("labels belong to the issue of a pull request")
         if place["number"] is None:
             return await self._many(request, repository)
         return await self._one(request, repository, int(place["number"]))
@@ -77,7 +77,7 @@ class GitHubForgeDouble(ForgeDouble):
         if request.method == "POST":
             return await self._create(request, repository)
         if request.method != "GET":
-            raise Complaint("pull requests are listed or made there")
+            raise UnknownForgeRequest("pull requests are listed or made there")
         query = query_of(request, _LIST)
         owner, _, branch = query.get("head", "").partition(":")
         found = [
@@ -126,17 +126,17 @@ class GitHubForgeDouble(ForgeDouble):
             _within_limits(body)
             found.title, found.body = body.get("title", found.title), body.get("body", found.body)
         elif request.method != "GET":
-            raise Complaint("a pull request is read or changed there")
+            raise UnknownForgeRequest("a pull request is read or changed there")
         return web.json_response(self._shown(repository, found))
 
     async def _labels(
         self, request: web.Request, repository: RepositoryRecord, place: re.Match[str]
     ) -> web.Response:
         if place["number"] is None or not place["labels"] or request.method != "POST":
-            raise Complaint("only labels are added to issues here")
+            raise UnknownForgeRequest("only labels are added to issues here")
         body = await fields_of(request, {"labels": list}, {})
         if not all(isinstance(name, str) and name for name in body["labels"]):
-            raise Complaint("labels are given by name")
+            raise UnknownForgeRequest("labels are given by name")
         if not 1 <= int(place["number"]) <= len(repository.requests):
             return self._refused(404, "Not Found")
         found = repository.requests[int(place["number"]) - 1]
@@ -186,4 +186,4 @@ def _is_open(one: RequestRecord, branch: str, base: str) -> bool:
 
 def _within_limits(body: dict[str, Any]) -> None:
     if len(body.get("title", "")) > MAX_TITLE or len(body.get("body", "")) > MAX_BODY:
-        raise Complaint("title or body is too long")
+        raise UnknownForgeRequest("title or body is too long")

@@ -13,10 +13,10 @@ from urllib.parse import unquote
 from aiohttp import web
 
 from stoker_testkit.forges.forge_double import (
-    Complaint,
     ForgeDouble,
     RepositoryRecord,
     RequestRecord,
+    UnknownForgeRequest,
     fields_of,
     page_of,
     query_of,
@@ -56,19 +56,19 @@ class GitLabForgeDouble(ForgeDouble):
         return request.head
 
     def _refused(self, status: int, message: str) -> web.Response:
-        said: dict[str, Any] = {"message": [message] if status in (409, 422) else message or "Refused"}
+        body: dict[str, Any] = {"message": [message] if status in (409, 422) else message or "Refused"}
         if status == 403:
-            said = {"error": "insufficient_scope", "error_description": message, "scope": "api"}
-        return web.json_response(said, status=status)
+            body = {"error": "insufficient_scope", "error_description": message, "scope": "api"}
+        return web.json_response(body, status=status)
 
     async def _served(self, request: web.Request) -> web.Response:
         if request.headers.get("PRIVATE-TOKEN") != self.token:
             if "Authorization" in request.headers or "PRIVATE-TOKEN" not in request.headers:
-                raise Complaint("the token is not in PRIVATE-TOKEN")
+                raise UnknownForgeRequest("the token is not in PRIVATE-TOKEN")
             return self._refused(401, "401 Unauthorized")
         place = _PATH.fullmatch(request.raw_path.partition("?")[0])
         if place is None:
-            raise Complaint("there is no such path")
+            raise UnknownForgeRequest("there is no such path")
         repository = self._repositories.get(unquote(place["project"]))
         if repository is None:
             return self._refused(404, "404 Project Not Found")
@@ -80,7 +80,7 @@ class GitLabForgeDouble(ForgeDouble):
         if request.method == "POST":
             return await self._create(request, repository)
         if request.method != "GET":
-            raise Complaint("merge requests are listed or made there")
+            raise UnknownForgeRequest("merge requests are listed or made there")
         query = query_of(request, _LIST)
         found = [
             one
@@ -132,13 +132,13 @@ class GitLabForgeDouble(ForgeDouble):
             known = ("title", "description", "labels", "add_labels", "remove_labels", "state_event")
             body = await fields_of(request, {}, dict.fromkeys(known, str))
             if not body:
-                raise Complaint("at least one field must be changed")
+                raise UnknownForgeRequest("at least one field must be changed")
             _within_limits(body)
             found.title, found.body = body.get("title", found.title), body.get("description", found.body)
             found.labels = _names(body["labels"]) if "labels" in body else found.labels
             found.labels += [name for name in _names(body.get("add_labels", "")) if name not in found.labels]
         elif request.method != "GET":
-            raise Complaint("a merge request is read or changed there")
+            raise UnknownForgeRequest("a merge request is read or changed there")
         return web.json_response(self._shown(repository, found))
 
     def _shown(self, repository: RepositoryRecord, one: RequestRecord) -> dict[str, Any]:
@@ -167,4 +167,4 @@ def _names(text: str) -> list[str]:
 
 def _within_limits(body: dict[str, Any]) -> None:
     if len(body.get("title", "")) > MAX_TITLE or len(body.get("description", "")) > MAX_BODY:
-        raise Complaint("title or description is too long")
+        raise UnknownForgeRequest("title or description is too long")

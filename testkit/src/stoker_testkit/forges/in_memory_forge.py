@@ -23,7 +23,7 @@ _WHO = {
 
 
 @dataclass
-class PlayedForge:
+class InMemoryForge:
     """`stoker.forges.Forge` for one repository."""
 
     repository: Repository

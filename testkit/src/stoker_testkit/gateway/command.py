@@ -1,8 +1,8 @@
-"""The command that starts a test gateway for people: `stoker testing gateway`.
+"""`stoker testing gateway`: starts a test gateway from the command line.
 
 `python -m stoker_testkit.gateway.simulated_gateway` is the same. The first line on standard output is the
-address; what follows says how to get in. It serves until Ctrl-C, and a folder that it made
-for itself goes with it.
+address; the next lines are its key and its data folder. It serves until Ctrl-C, and removes a folder
+that it created.
 """
 
 from __future__ import annotations
@@ -28,17 +28,21 @@ FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 @click.option(
     "--data-dir",
     type=click.Path(path_type=Path, file_okay=False),
-    help="The folder that it reads. Default: a new one, removed at the end.",
+    help="The data folder. Default: a new one, removed at the end.",
 )
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="Default: a free one.")
+@click.option("--key-file", type=FILE, help="File with its API key as NAME:SECRET. Default: a random key.")
+@click.option("--tls", is_flag=True, help="Serve HTTPS with a self-made certificate.")
+@click.option("--name", default="gateway", show_default=True, help="The name of the gateway.")
 @click.option(
-    "--key-file", type=FILE, help="Holds the key that opens it, as NAME:SECRET. Default: one is made up."
+    "--version",
+    "version",
+    default="8.3.7",
+    show_default=True,
+    help="The Ignition version; 8.1.44 has no API.",
 )
-@click.option("--tls", is_flag=True, help="Speak HTTPS with a certificate of its own.")
-@click.option("--name", default="gateway", show_default=True, help="What it calls itself.")
-@click.option("--version", "version", default="8.3.7", show_default=True, help="8.1.44 has no API at all.")
 @click.option(
-    "--slow-start", type=click.FloatRange(0), default=0.0, metavar="SECONDS", help="Be STARTING for so long."
+    "--slow-start", type=click.FloatRange(0), default=0.0, metavar="SECONDS", help="How long it is STARTING."
 )
 @click.option(
     "--restart-seconds",
@@ -46,7 +50,7 @@ FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
     default=GatewaySettings().restart_seconds,
     metavar="SECONDS",
     show_default=True,
-    help="The same after a restart.",
+    help="How long it is STARTING after a restart.",
 )
 @click.option(
     "--scan-seconds",
@@ -54,26 +58,28 @@ FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
     default=0.05,
     metavar="SECONDS",
     show_default=True,
-    help="How long after it was asked it reads its files.",
+    help="The time from a scan request to the scan.",
 )
 @click.option(
     "--scan-at-random",
     type=click.FloatRange(0),
     default=0.0,
     metavar="RATE",
-    help="Read all files so many times a second, at any moment.",
+    help="Random scans of all files per second.",
 )
 @click.option(
     "--paths",
-    type=click.Choice(list(Paths)),
-    default=Paths.V83,
+    type=click.Choice([paths.value for paths in Paths]),
+    default=Paths.V83.value,
     show_default=True,
-    help="Which generation of paths it has.",
+    help="The generation of its API paths.",
 )
-@click.option("--status-only", is_flag=True, help="Know status and not gateway-info.")
-@click.option("--no-scan-lock", is_flag=True, help="Have no scan lock, as older gateways.")
-@click.option("--no-rewrite", is_flag=True, help="Leave a resource.json whose signature does not fit.")
-@click.option("--commissions", is_flag=True, help="Make a gateway's own files on the first start.")
+@click.option("--status-only", is_flag=True, help="Serve status but not gateway-info.")
+@click.option("--no-scan-lock", is_flag=True, help="No scan lock, as older gateways.")
+@click.option(
+    "--no-rewrite", is_flag=True, help="Do not rewrite a resource.json whose signature does not match."
+)
+@click.option("--commissions", is_flag=True, help="Create a gateway's own files on the first start.")
 def gateway_command(
     data_dir: Path | None,
     port: int,
@@ -91,14 +97,14 @@ def gateway_command(
     no_rewrite: bool,
     commissions: bool,
 ) -> None:
-    """Serve a folder as an Ignition gateway would, nasty sides included, until Ctrl-C.
+    """Serve a folder as an Ignition gateway does, with its restarts and torn reads, until Ctrl-C.
 
-    It is a test double: it loads nothing, runs nothing, and shows what it has read.
+    It is a test double: it loads no projects, runs nothing, and reports what it has read.
     """
     key = key_file.read_text().strip() if key_file else f"testing:{secrets.token_urlsafe(24)}"
     key_name, colon, secret = key.partition(":")
     if not (colon and key_name and secret):
-        raise click.BadParameter("it does not hold NAME:SECRET", param_hint="--key-file")
+        raise click.BadParameter("the file has to contain NAME:SECRET", param_hint="--key-file")
     settings = GatewaySettings(
         name=name,
         version=version,
@@ -109,14 +115,14 @@ def gateway_command(
         rewrites=not no_rewrite,
         restart_seconds=restart_seconds,
     )
-    # Before any thread is started, so that no thread but this one can be given the signal.
+    # Before any thread is started, so that only this thread receives the signals.
     ends = {signal.SIGINT, signal.SIGTERM}
     signal.pthread_sigmask(signal.SIG_BLOCK, ends)
     from stoker_testkit.gateway.simulated_gateway import SimulatedGateway  # noqa: PLC0415 - --help needs no HTTP stack
 
-    with ExitStack() as stage:
-        own = Path(stage.enter_context(tempfile.TemporaryDirectory(prefix="stoker-gateway-")))
-        gateway = stage.enter_context(
+    with ExitStack() as stack:
+        own = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="stoker-gateway-")))
+        gateway = stack.enter_context(
             SimulatedGateway.start(
                 data_dir or own / "data",
                 settings=settings,
@@ -137,7 +143,7 @@ def gateway_command(
 
 
 def _certificate(folder: Path) -> KeyPair:
-    """Signed by an authority that nobody knows, as stock gateways have them."""
+    """Signed by an unknown authority, as stock gateways have them."""
     from stoker_testkit.certificates import Authority  # noqa: PLC0415 - the same
 
     authority = Authority("test gateway")

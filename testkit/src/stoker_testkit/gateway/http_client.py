@@ -51,9 +51,9 @@ def ask_with(url: str, key: str, method: str, path: str, body: bytes | None = No
     return ask(url, method, path, {HEADER: key}, body)
 
 
-def pull(url: str, verb: str, **said: object) -> dict[str, object]:
+def pull(url: str, verb: str, **fields: object) -> dict[str, object]:
     """Pull one of the strings of `control_routes`, from whichever process."""
-    reply = ask(url, "POST", f"{PREFIX}{verb}", body=json.dumps(said).encode())
+    reply = ask(url, "POST", f"{PREFIX}{verb}", body=json.dumps(fields).encode())
     if reply.status != 200:
         raise ValueError(f"{verb}: {reply.status} {reply.body[:300].decode(errors='replace')}")
     return reply.object()

@@ -33,7 +33,7 @@ CARRIED = ("projects", "config/resources/core")
 
 
 class RedundantPair(Stoppable):
-    """Both gateways; they share their keys and are told apart by their role."""
+    """Both gateways; they share their keys and differ by their role."""
 
     def __init__(self, master: SimulatedGateway, backup: SimulatedGateway) -> None:
         self.master = master

@@ -43,7 +43,7 @@ class ResourceReading:
     """The same with what was read; too large to be kept."""
 
     loaded: LoadedResource
-    said: Mapping[str, object] = field(default_factory=dict)
+    manifest_data: Mapping[str, object] = field(default_factory=dict)
     contents: Mapping[str, bytes] = field(default_factory=dict)
     fits: bool = False
     """It carries the signature that its content has."""
@@ -51,7 +51,7 @@ class ResourceReading:
     @property
     def claims(self) -> bool:
         """It carries a signature."""
-        return bool(claimed(self.said))
+        return bool(claimed(self.manifest_data))
 
 
 def resource_folders(root: Path) -> Iterator[Path]:
@@ -93,17 +93,17 @@ def digest_of(content: bytes | None) -> str:
 
 
 def _read_with(folder: Path, manifest: bytes) -> ResourceReading:
-    said = parsed(manifest)
-    if not isinstance(said, dict):
+    manifest_data = parsed(manifest)
+    if not isinstance(manifest_data, dict):
         return ResourceReading(LoadedResource(digest_of(manifest), {}, (MANIFEST,)))
-    listed = said.get("files")
+    listed = manifest_data.get("files")
     names = [name for name in listed if isinstance(name, str)] if isinstance(listed, list) else []
     contents = {name: read_file(folder / name) for name in names}
     there = {name: content for name, content in contents.items() if content is not None}
-    right = len(there) == len(names) and fits(said, there)
+    right = len(there) == len(names) and fits(manifest_data, there)
     torn = () if right else tuple(name for name, content in contents.items() if _torn(name, content))
     files = {name: digest_of(content) for name, content in contents.items()}
-    return ResourceReading(LoadedResource(digest_of(manifest), files, torn), said, there, right)
+    return ResourceReading(LoadedResource(digest_of(manifest), files, torn), manifest_data, there, right)
 
 
 def _torn(name: str, content: bytes | None) -> bool:

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 SIGNATURE = "lastModificationSignature"
 MODIFICATION = "lastModification"
 ACTOR = "external"
-"""Who is said to have changed what the gateway did not change itself."""
+"""The actor of changes that the gateway did not make itself."""
 
 _SCOPES = {"N": 0, "G": 1, "D": 2, "C": 4, "A": 7}
 
@@ -43,8 +43,8 @@ def signature(manifest: Manifest, contents: Mapping[str, bytes]) -> str:
 
 def claimed(manifest: Manifest) -> str:
     """The signature that the manifest carries; nothing if it carries none."""
-    said = attributes_of(manifest).get(SIGNATURE)
-    return said if isinstance(said, str) else ""
+    stored = attributes_of(manifest).get(SIGNATURE)
+    return stored if isinstance(stored, str) else ""
 
 
 def fits(manifest: Manifest, contents: Mapping[str, bytes]) -> bool:

@@ -125,7 +125,7 @@ class GatewayRuntime:
         self._start(self._scan(kind))
 
     def scan_at_random(self, rate: float, seed: int | None = None) -> None:
-        """Look at everything `rate` times a second on average, whoever holds a lock; 0 ends it."""
+        """Scan everything `rate` times a second on average, even while a lock is held; 0 ends it."""
         if self._wandering is not None:
             self._wandering.cancel()
             self._wandering = None
@@ -175,7 +175,7 @@ class GatewayRuntime:
             while True:
                 scanning.again = False
                 await asyncio.sleep(self.scan_seconds)
-                # One of its own that runs while somebody else holds the lock only reads.
+                # A scan of its own that runs while a client holds the lock only reads.
                 await self.load(kind, rewrites=scanning.releases or not scanning.locked())
                 if not scanning.again:
                     break

@@ -59,9 +59,9 @@ class ScanLoader:
         """What a scan of projects loads."""
         found = {}
         for folder in _folders(self.data_dir / "projects"):
-            said = parsed(read_file(folder / PROJECT_MANIFEST))
-            if isinstance(said, dict):
-                title, enabled = str(said.get("title", "")), said.get("enabled") is not False
+            project_json = parsed(read_file(folder / PROJECT_MANIFEST))
+            if isinstance(project_json, dict):
+                title, enabled = str(project_json.get("title", "")), project_json.get("enabled") is not False
                 resources = self._resources(folder, rewrites=rewrites)
                 found[folder.name] = LoadedProject(title, enabled, resources)
         return found
@@ -71,7 +71,7 @@ class ScanLoader:
         found = {}
         for collection in _folders(self.data_dir / "config" / "resources"):
             if collection.name != "local":
-                # `external` belongs to whoever put it there: a gateway never writes to it.
+                # `external` belongs to other programs: a gateway never writes to it.
                 mine = rewrites and collection.name != "external"
                 for path, resource in self._resources(collection, rewrites=mine).items():
                     found[f"{collection.name}/{path}"] = resource
@@ -116,8 +116,10 @@ class ScanLoader:
 
     def _rewritten(self, folder: Path, reading: ResourceReading) -> LoadedResource:
         if digest_of(read_file(folder / MANIFEST)) != reading.loaded.manifest:
-            return reading.loaded  # somebody was quicker; the next scan sees it
-        content = json.dumps(signed(reading.said, reading.contents), indent=2, ensure_ascii=False).encode()
+            return reading.loaded  # another process was faster; the next scan sees it
+        content = json.dumps(
+            signed(reading.manifest_data, reading.contents), indent=2, ensure_ascii=False
+        ).encode()
         put_file(self.data_dir, folder / MANIFEST, content)
         rewritten = LoadedResource(digest_of(content), reading.loaded.files)
         self._witness.rewrote(str(folder.relative_to(self.data_dir)), rewritten)

@@ -1,6 +1,6 @@
 """One of a gateway's two scans as far as it can be locked, and the changes that wait meanwhile.
 
-A lock is taken by somebody outside, waits for the gateway's own change and for a scan
+A lock is taken by a client, waits for the gateway's own change and for a scan
 under way, and ends with the next scan that is asked for or when its time is over.
 While it is held, the gateway's own changes queue.
 """
@@ -57,7 +57,7 @@ class Scanning:
         return ScanLockResult.TAKEN
 
     def locked(self) -> bool:
-        """Whether somebody outside holds it; one that expired is given back here."""
+        """Whether a client holds it; an expired one is released here."""
         if self._ends is not None and time.monotonic() >= self._ends:
             self.unlock()
         return self._ends is not None
@@ -81,5 +81,5 @@ class Scanning:
         return True
 
     def forget(self) -> None:
-        """A restart: nobody holds anything, and what waited is lost."""
+        """A restart: no lock is held, and waiting requests are lost."""
         self._ends, self.queue = None, []

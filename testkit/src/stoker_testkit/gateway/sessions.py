@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Designer:
-    """Somebody who has a project open."""
+    """A Designer with a project open."""
 
     id: str
     user: str
@@ -19,7 +19,7 @@ class Designer:
 
 @dataclass(frozen=True, slots=True)
 class PerspectiveBrowser:
-    """Somebody who looks at a project."""
+    """A Perspective session of a project."""
 
     id: str
     user: str
@@ -33,7 +33,7 @@ class PerspectiveBrowser:
 
 @dataclass(frozen=True, slots=True)
 class SessionMessage:
-    """Words that somebody was shown."""
+    """A message that a session has shown."""
 
     session: str
     text: str
@@ -64,7 +64,7 @@ class Sessions:
         return self.designers.pop(session, None) is not None
 
     def close_browser(self, session: str, text: str = "") -> bool:
-        """End it at once, with words for whoever is before it; whether there was one."""
+        """End it at once, with a message for its user; return whether there was one."""
         if self.browsers.pop(session, None) is None:
             return False
         if text:
@@ -83,6 +83,6 @@ class Sessions:
         return True
 
     def end_all(self) -> None:
-        """A gateway that starts again has nobody connected."""
+        """A gateway that restarts has no sessions."""
         self.designers.clear()
         self.browsers.clear()

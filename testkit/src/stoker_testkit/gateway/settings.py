@@ -15,7 +15,7 @@ class ApiKey:
     write: bool = True
 
 
-class Insecure(StrEnum):
+class PlainHttpPolicy(StrEnum):
     """What plain HTTP gets."""
 
     ALLOWED = "allowed"
@@ -24,10 +24,10 @@ class Insecure(StrEnum):
 
 
 class Paths(StrEnum):
-    """Which generation of paths answers where the API of 8.3 and the design papers differ."""
+    """Which generation of paths answers where the API of 8.3 (v1) and the specified v2 API differ."""
 
     V83 = "8.3"
-    PAPERS = "papers"
+    V2 = "v2"
     BOTH = "both"
 
 
@@ -51,9 +51,9 @@ class GatewaySettings:
     keys: dict[str, ApiKey] = field(default_factory=dict)
     key_header: str = "X-Ignition-API-Token"
     """Where a key is looked for; something between us and a real gateway may want another name."""
-    insecure: Insecure = Insecure.ALLOWED
+    insecure: PlainHttpPolicy = PlainHttpPolicy.ALLOWED
     commissioned: bool = True
-    """Nobody has clicked through the first start of one that is not: it sends everybody to /welcome."""
+    """Whether its set-up was completed; otherwise it redirects every request to /welcome."""
     paths: Paths = Paths.V83
     status_only: bool = False
     """It knows `status` and not `gateway-info`."""
@@ -64,7 +64,7 @@ class GatewaySettings:
     rewrites: bool = True
     """A `resource.json` whose signature does not fit is written anew by a scan, as `external`."""
     page_limit: int = 0
-    """How many items a list shows to whoever does not ask for a limit; 0 is all."""
+    """How many items a list has without a requested limit; 0 is all."""
     modules: tuple[str, ...] = ("com.inductiveautomation.perspective", "com.inductiveautomation.opcua")
     quarantined: tuple[str, ...] = ()
     managed_providers: tuple[str, ...] = ()

@@ -1,16 +1,14 @@
-"""A gateway to test against: Ignition's API over a data folder, in a thread or as a process.
+"""A simulated gateway: Ignition's API over a data folder, in a thread or as a process.
 
-No real gateway can be had in a test, so this one behaves as users and the vendor's
-papers say the real one does, where it hurts first of all (`rest_api`,
-`runtime`, `scan_loader`). It keeps every request on record, remembers every
-resource that it ever read wrong (`scan_recorder`), and with `observe` a witness reads
-all resources all the time (`gateway_observing`). Tests in other processes pull its
-strings over HTTP (`control_routes`).
+Tests have no real gateway, so this one behaves as users and the vendor's documentation say that the real
+one does, above all in what can break a sync (`rest_api`, `runtime`, `scan_loader`). It records every request
+and every resource that it ever read wrong (`scan_recorder`), and with `observe` a second reader reads all
+resources all the time. Tests in other processes control it over HTTP (`control_routes`).
 
     python -m stoker_testkit.gateway.simulated_gateway --data-dir DIR --port 0 --key-file FILE
 
-starts one for people, as `stoker testing gateway` does; the first line that it prints is
-its address.
+starts one from the command line, as `stoker testing gateway` does; the first line of its output is its
+address.
 """
 
 from __future__ import annotations
@@ -64,7 +62,7 @@ class SimulatedGateway(Stoppable):
         self.url = ""
         self.observed = PollingReader(data_dir)
         self._observe = observe
-        self._mind = GatewayRuntime(
+        self._runtime = GatewayRuntime(
             data_dir, settings, scan_seconds=scan_seconds, runs_as=runs_as, commissions=commissions
         )
         self._loop = LoopThread("test-gateway")
@@ -115,135 +113,135 @@ class SimulatedGateway(Stoppable):
 
     @property
     def state(self) -> State:
-        return self._mind.state
+        return self._runtime.state
 
     @state.setter
     def state(self, state: State) -> None:
-        self._loop.call(setattr, self._mind, "state", state)
+        self._loop.call(setattr, self._runtime, "state", state)
 
     @property
     def faults(self) -> list[str]:
         """Why it faulted: the files that it cannot write."""
-        return self._mind.faults
+        return self._runtime.faults
 
     @property
     def active(self) -> bool:
         """Of a redundant pair, whether it is the one that works."""
-        return self._mind.active
+        return self._runtime.active
 
     @active.setter
     def active(self, active: bool) -> None:
-        self._loop.call(setattr, self._mind, "active", active)
+        self._loop.call(setattr, self._runtime, "active", active)
 
     @property
     def projects(self) -> Mapping[str, Mapping[str, str]]:
         """What the last scan published: the digest of each resource, by project."""
         return {
             name: {path: resource.digest for path, resource in project.resources.items()}
-            for name, project in self._mind.projects.items()
+            for name, project in self._runtime.projects.items()
         }
 
     @property
     def config(self) -> Mapping[str, str]:
         """The same of the configuration: the digest of each resource, its collection first."""
-        return {path: resource.digest for path, resource in self._mind.config.items()}
+        return {path: resource.digest for path, resource in self._runtime.config.items()}
 
     @property
     def scans_done(self) -> int:
-        return self._mind.scans_done
+        return self._runtime.scans_done
 
     @property
     def random_scans(self) -> int:
         """How often `scan_at_random` has looked at everything."""
-        return self._mind.random_scans
+        return self._runtime.random_scans
 
     @property
     def scanned(self) -> ObservationLog:
         """What its scans saw, each time that a resource looked different."""
-        return self._mind.witness
+        return self._runtime.witness
 
     @property
     def messages(self) -> list[SessionMessage]:
         """What Perspective users were shown."""
-        return list(self._mind.sessions.messages)
+        return list(self._runtime.sessions.messages)
 
     def stale(self) -> list[str]:
         """Resources that any scan ever read wrong (`scan_recorder`): what must never happen."""
-        return self._loop.run(self._mind.stale())
+        return self._loop.run(self._runtime.stale())
 
     def mishaps(self) -> list[TornRead]:
         """The same with what was wrong."""
         self.stale()
-        return list(self._mind.witness.mishaps)
+        return list(self._runtime.witness.mishaps)
 
     def poisoned(self) -> list[str]:
         """Resources that it holds wrong now, until their `resource.json` changes or it is restarted."""
-        return self._loop.call(self._mind.poisoned)
+        return self._loop.call(self._runtime.poisoned)
 
     def restart(self, seconds: float = 0.0) -> None:
         """Start again; what was read badly is held no more. Returns when it runs, or has faulted."""
-        self._loop.run(self._mind.boot(seconds))
+        self._loop.run(self._runtime.boot(seconds))
 
     def ask_for_scan(self, kind: ScanLockKind) -> None:
-        """Scan for a reason of its own, whoever holds the lock; the lock stays."""
-        self._loop.call(self._mind.ask_for_scan, kind, releases=False)
+        """Scan for a reason of its own, even while a client holds the lock; the lock stays."""
+        self._loop.call(self._runtime.ask_for_scan, kind, releases=False)
 
     def scan_at_random(self, rate: float, seed: int | None = None) -> None:
         """Look at everything `rate` times a second on average, at any moment; 0 ends it."""
-        self._loop.call(self._mind.scan_at_random, rate, seed)
+        self._loop.call(self._runtime.scan_at_random, rate, seed)
 
     def load(self) -> None:
-        """Take up what lies in its folder now, as a backup does after its master sent it."""
+        """Load what is in its folder now, as a backup does after its master sent it."""
         for kind in ScanLockKind:
-            self._loop.run(self._mind.load(kind, rewrites=False))
+            self._loop.run(self._runtime.load(kind, rewrites=False))
 
     def after_scan(self, work: Callable[[], Awaitable[None]] | None) -> None:
         """Have this awaited after each scan that was asked for, in the gateway's own loop."""
-        self._loop.call(setattr, self._mind, "after_scan", work)
+        self._loop.call(setattr, self._runtime, "after_scan", work)
 
     def open_designer(self, designer: Designer) -> None:
-        self._loop.call(self._mind.sessions.open_designer, designer)
+        self._loop.call(self._runtime.sessions.open_designer, designer)
 
     def close_designer(self, session: str) -> None:
-        self._loop.call(self._mind.sessions.end_designer, session)
+        self._loop.call(self._runtime.sessions.end_designer, session)
 
     def open_session(self, browser: PerspectiveBrowser) -> None:
-        """Somebody opens a project in a browser."""
-        self._loop.call(self._mind.sessions.open_browser, browser)
+        """A user opens a project in a browser."""
+        self._loop.call(self._runtime.sessions.open_browser, browser)
 
     @property
     def sessions(self) -> list[str]:
         """The ids of the Perspective sessions that are open."""
-        return self._loop.call(lambda: list(self._mind.sessions.browsers))
+        return self._loop.call(lambda: list(self._runtime.sessions.browsers))
 
     def needs_restart(self, *tasks: str) -> None:
         """What `restart-tasks/pending` names from now on, until it is restarted."""
-        self._loop.call(setattr, self._mind, "pending", list(tasks))
+        self._loop.call(setattr, self._runtime, "pending", list(tasks))
 
     def saving(self, kind: ScanLockKind, *, busy: bool) -> None:
         """Be, or be no more, in the middle of a change of its own, for which a lock has to wait."""
-        self._loop.call(setattr, self._mind.kinds[kind], "saving", busy)
+        self._loop.call(setattr, self._runtime.kinds[kind], "saving", busy)
 
     def save(self, path: str, content: bytes) -> bool:
         """A Designer's save; whether it was written at once and not queued behind the lock."""
-        return self._loop.call(self._mind.save, path, content)
+        return self._loop.call(self._runtime.save, path, content)
 
     def locked(self, kind: ScanLockKind) -> bool:
-        return self._loop.call(self._mind.kinds[kind].locked)
+        return self._loop.call(self._runtime.kinds[kind].locked)
 
     def asked(self, method: str, path: str) -> list[GatewayRequest]:
         """The requests so far to a path that ends so."""
         return [one for one in self.requests if one.method == method and one.path.endswith(path)]
 
     def go_down(self) -> None:
-        """Be switched off: nobody answers at its address."""
+        """Be switched off: its address refuses connections."""
         self._loop.run(self._close())
 
     def come_up(self, slow_start: float = 0.0) -> None:
         """Be switched on, at the same address as before."""
         self._loop.run(self._listen())
         if slow_start:
-            self._loop.call(self._mind.restart, slow_start)
+            self._loop.call(self._runtime.restart, slow_start)
         else:
             self.restart()
 
@@ -254,17 +252,17 @@ class SimulatedGateway(Stoppable):
             self.observed.stop()
 
     async def _listen(self) -> None:
-        app = application(self._mind, self.settings, self.requests)
+        app = application(self._runtime, self.settings, self.requests)
         app.on_response_prepare.append(self._record)
         self.url = await self._listener.open(app, self._tls, self._port)
         self._port = self._listener.port
 
     async def _close(self) -> None:
         if await self._listener.close():
-            self._mind.state = State.STARTING
+            self._runtime.state = State.STARTING
 
     async def _record(self, request: web.Request, response: web.StreamResponse) -> None:
-        """Runs before the answer's first byte leaves, so whoever has the answer finds it on record."""
+        """Runs before the answer's first byte leaves, so a client that has the answer finds it on record."""
         if not request.path.startswith(PREFIX):
             self.requests.append(recorded(request, response))
 

@@ -1,7 +1,7 @@
-"""What a test gateway does once when it starts: its own files, and the modules that lie there.
+"""What a test gateway does once when it starts: its own files, and the modules that are installed.
 
 The first start on a folder makes the files that belong to the gateway alone; nothing
-that lies there already is touched. Modules are taken up at a start and never later.
+that exists already is touched. Modules are loaded at a start and never later.
 """
 
 from __future__ import annotations

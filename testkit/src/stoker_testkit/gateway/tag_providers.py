@@ -34,7 +34,7 @@ class Provider:
 
 @dataclass(frozen=True, slots=True)
 class Tags:
-    """All providers, and of each the definitions by the folder in which they lie."""
+    """All providers, and of each the definitions by their folder."""
 
     providers: Mapping[str, Provider] = field(default_factory=dict)
     types: Mapping[str, Mapping[str, list[dict[str, object]]]] = field(default_factory=dict)
@@ -56,8 +56,8 @@ def read_tags(data_dir: Path, resources: Iterable[str]) -> Tags:
         folder = data_dir / "config" / "resources" / path
         if below.startswith(PROVIDER):
             name = below.removeprefix(PROVIDER)
-            said = parsed(read_file(folder / "config.json"))
-            providers[name] = Provider(name, collection, said if isinstance(said, dict) else {})
+            parsed_json = parsed(read_file(folder / "config.json"))
+            providers[name] = Provider(name, collection, parsed_json if isinstance(parsed_json, dict) else {})
         elif below.startswith(TYPES):
             name, _, where = below.removeprefix(TYPES).partition("/")
             place, found = _definitions(where, parsed(read_file(folder / "udts.json")))
@@ -65,14 +65,14 @@ def read_tags(data_dir: Path, resources: Iterable[str]) -> Tags:
     return Tags(providers, types)
 
 
-def _definitions(where: str, said: object) -> tuple[str, list[dict[str, object]]]:
-    """A list stands in the folder of that name; a single definition may be a folder of its own."""
-    if isinstance(said, list):
-        return where, [one for one in said if isinstance(one, dict)]
-    if not isinstance(said, dict):
+def _definitions(where: str, parsed_json: object) -> tuple[str, list[dict[str, object]]]:
+    """A list is in the folder of that name; a single definition may be a folder of its own."""
+    if isinstance(parsed_json, list):
+        return where, [one for one in parsed_json if isinstance(one, dict)]
+    if not isinstance(parsed_json, dict):
         return where, []
     above, _, last = where.rpartition("/")
-    return (above if last == said.get("name") else where), [said]
+    return (above if last == parsed_json.get("name") else where), [parsed_json]
 
 
 def _descend(folder: dict[str, object], path: str) -> dict[str, object]:

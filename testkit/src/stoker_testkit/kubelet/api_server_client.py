@@ -60,11 +60,13 @@ class KubeletApi:
         with suppress(Conflict, NotFound):
             await self._send("POST", PODS.path(key.namespace, key.name, "binding"), binding)
 
-    async def tell(self, pod: Pod, status: dict[str, Any]) -> None:
+    async def write_status(self, pod: Pod, status: dict[str, Any]) -> None:
         meta = pod.metadata
-        await self.tell_of(ObjectKey(meta.namespace, meta.name), status, {"metadata": {"uid": meta.uid}})
+        await self.write_status_of(
+            ObjectKey(meta.namespace, meta.name), status, {"metadata": {"uid": meta.uid}}
+        )
 
-    async def tell_of(self, key: ObjectKey, status: dict[str, Any], head: Mapping[str, Any]) -> None:
+    async def write_status_of(self, key: ObjectKey, status: dict[str, Any], head: Mapping[str, Any]) -> None:
         """Write the status of a pod, unless it is gone."""
         body = {**head, "status": status}
         with suppress(NotFound, Conflict):

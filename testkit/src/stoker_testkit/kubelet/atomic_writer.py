@@ -1,8 +1,8 @@
 """The files that a kubelet keeps in a running container: written all at once, replaced by moving a link.
 
 Every volume that is made of objects (Secrets, the downward API, tokens) looks like this:
-the files lie in a folder whose name says when, `..data` points to it, and each name in the
-volume is a link through `..data`. Whoever reads sees the old files or the new ones.
+the files are in a folder named after the time, `..data` points to it, and each name in the
+volume is a link through `..data`. A reader sees the old files or the new ones.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from typing import Any
 
 from stoker_testkit.cluster.cluster_access import ClusterAccess
 from stoker_testkit.kubelet.pod_spec import Container, Pod
-from stoker_testkit.kubelet.process_containers import ContainerPlace, Image, ImagePullFailed, Running
+from stoker_testkit.kubelet.process_containers import ContainerPlace, Image, ImagePullFailed, RunningContainer
 from stoker_testkit.services.oci_artifacts import OCI_MANIFEST
 
 PULL_SECRET = ".dockerconfigjson"  # noqa: S105 - the key in which a Secret of this type has its logins
@@ -30,13 +30,13 @@ class PulledImage:
     image: Image
     cluster: ClusterAccess
 
-    async def start(self, pod: Pod, container: Container, place: ContainerPlace) -> Running:
+    async def start(self, pod: Pod, container: Container, place: ContainerPlace) -> RunningContainer:
         names = [one.name for one in pod.spec.image_pull_secrets]
         await asyncio.to_thread(self.pull, container.image, pod.metadata.namespace, names)
         return await self.image.start(pod, container, place)
 
     def pull(self, address: str, namespace: str, secrets: Sequence[str]) -> None:
-        """Ask the registry for an image pinned by a digest; raises ImagePullFailed with what it said."""
+        """Ask the registry for an image pinned by a digest; raises ImagePullFailed with its answer."""
         host, _, rest = address.partition("/")
         name, _, digest = rest.partition("@")
         request = urllib.request.Request(
@@ -49,8 +49,8 @@ class PulledImage:
             urllib.request.urlopen(request, timeout=10).close()  # noqa: S310
         except urllib.error.HTTPError as error:
             with error:
-                said = f"{address}, asked for with {list(secrets)} of {namespace}: {error.code}"
-            raise ImagePullFailed(said) from None
+                problem = f"{address}, asked for with {list(secrets)} of {namespace}: {error.code}"
+            raise ImagePullFailed(problem) from None
 
     def _login(self, namespace: str, name: str, host: str) -> str | None:
         found = self.cluster.request("GET", f"/api/v1/namespaces/{namespace}/secrets/{name}")

@@ -2,7 +2,7 @@
 
 Init containers run one after another; one that is restarted always goes on running, and the
 next waits only for its startup probe. Then all others start. What ends is started again,
-after a pause that grows. Told to end, ordinary containers end first and sidecars last.
+after a pause that grows. When the pod is deleted, ordinary containers end first and sidecars last.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import Any
 from stoker.domain.errors import StokerError
 from stoker_testkit.kubelet.pod_spec import Container, Pod, PodRefused
 from stoker_testkit.kubelet.prober import ContainerObservation, Prober
-from stoker_testkit.kubelet.process_containers import ContainerPlace, Image, ImagePullFailed, Running
-from stoker_testkit.kubelet.volumes import Missing, Volumes
+from stoker_testkit.kubelet.process_containers import ContainerPlace, Image, ImagePullFailed, RunningContainer
+from stoker_testkit.kubelet.volumes import MissingVolumeSource, Volumes
 from stoker_testkit.wait_until import eventually_async
 
 LOOK_SECONDS = 0.1
@@ -35,7 +35,7 @@ class Node:
     prober: Prober
     haste: float
     api_server: tuple[str, int]
-    tell: Callable[[Pod, dict[str, Any]], Awaitable[None]]
+    write_status: Callable[[Pod, dict[str, Any]], Awaitable[None]]
     """Write a pod's status."""
     remove: Callable[[Pod], Awaitable[None]]
     """Take a pod that has ended out of the API server."""
@@ -79,7 +79,7 @@ class PodLife:
         await self.node.remove(self.pod)
 
     async def _live(self) -> None:
-        telling = asyncio.create_task(self._tell())
+        telling = asyncio.create_task(self._write_status())
         try:
             await self._mounted()
             async with asyncio.TaskGroup() as group:
@@ -134,11 +134,11 @@ class PodLife:
         await asyncio.sleep(min(BACKOFF * 2**seen.restarts, LONGEST_BACKOFF) / self.node.haste)
         seen.restarts += 1
 
-    async def _start(self, container: Container) -> Running:
+    async def _start(self, container: Container) -> RunningContainer:
         image = self.node.images.get(container.image)
         if image is None:
-            raise ImagePullFailed(f"nobody has image {container.image} of container {container.name!r}")
-        if not container.command:  # its words are told where the folders are
+            raise ImagePullFailed(f"there is no image {container.image} for container {container.name!r}")
+        if not container.command:  # its arguments name the folders
             self.volumes.mount(self.pod, container)
         mounts = {one.mount_path: self.volumes.mounted(self.pod, one) for one in container.volume_mounts}
         place = ContainerPlace(
@@ -152,7 +152,7 @@ class PodLife:
             self._changed.clear()
             try:
                 await self.volumes.refresh(self.pod)
-            except Missing as why:
+            except MissingVolumeSource as why:
                 for seen in self.seen.values():
                     seen.message = str(why)
                 await self._changed.wait()
@@ -163,7 +163,7 @@ class PodLife:
         while True:
             await self._changed.wait()
             self._changed.clear()
-            with suppress(Missing):  # what was mounted stays
+            with suppress(MissingVolumeSource):  # what was mounted stays
                 await self.volumes.refresh(self.pod)
 
     async def _keep_tokens(self) -> None:
@@ -171,13 +171,13 @@ class PodLife:
             await asyncio.sleep(TOKENS_SECONDS)
             self._changed.set()
 
-    async def _tell(self) -> None:
-        told: dict[str, Any] = {}
+    async def _write_status(self) -> None:
+        written: dict[str, Any] = {}
         while True:
             status = self._status()
-            if status != told:
-                await self.node.tell(self.pod, status)
-                told = status
+            if status != written:
+                await self.node.write_status(self.pod, status)
+                written = status
             await asyncio.sleep(LOOK_SECONDS)
 
     async def _end(self) -> None:
@@ -213,7 +213,7 @@ class PodLife:
         }
 
 
-async def _ended(running: Running) -> None:
+async def _ended(running: RunningContainer) -> None:
     await eventually_async(lambda: running.exit_code is not None, math.inf, interval=LOOK_SECONDS)
 
 

@@ -1,8 +1,8 @@
 """As much of a pod as `stoker_testkit.kubelet.process_kubelet` can run; anything else is refused by name.
 
 What a process on this machine cannot be held to (memory limits, capabilities, where a
-scheduler may put it) is read and passed over, and stands here as `Unused`. A field that
-is not listed at all is an error: a test must not show that something works which nobody
+scheduler may put it) is read and passed over, and is listed here as `Unused`. A field that
+is not listed at all is an error: a test must not pass for something that no code
 has tried.
 """
 
@@ -255,7 +255,7 @@ def read_pod(raw: bytes, *, any_user: bool = False) -> Pod:
 
 
 def _check_user(pod: Pod, container: Container) -> None:
-    """All processes are this very user; whoever asks for another one is not run as somebody else."""
+    """All processes run as the current user; a container that asks for another one is refused."""
     own, shared = container.security_context, pod.spec.security_context
     user = shared.run_as_user if own.run_as_user is None else own.run_as_user
     forbids_root = shared.run_as_non_root if own.run_as_non_root is None else own.run_as_non_root

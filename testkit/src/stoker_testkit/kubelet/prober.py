@@ -14,7 +14,7 @@ from typing import Any
 import aiohttp
 
 from stoker_testkit.kubelet.pod_spec import Container, PodRefused, Probe
-from stoker_testkit.kubelet.process_containers import Running
+from stoker_testkit.kubelet.process_containers import RunningContainer
 
 
 @dataclass
@@ -22,7 +22,7 @@ class ContainerObservation:
     """What is known of one container."""
 
     container: Container
-    running: Running | None = None
+    running: RunningContainer | None = None
     started: bool = False
     ready: bool = False
     restarts: int = 0
@@ -57,7 +57,7 @@ class Prober:
         self._session = session
         self._haste = haste
 
-    async def passes(self, container: Container, probe: Probe, running: Running) -> bool:
+    async def passes(self, container: Container, probe: Probe, running: RunningContainer) -> bool:
         """One look."""
         get = probe.http_get
         if get.scheme != "HTTP":

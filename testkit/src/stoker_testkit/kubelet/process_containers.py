@@ -1,6 +1,6 @@
 """What an image is to a kubelet without containers: a program on this machine, or a test gateway.
 
-`Program` stands for the product's own image: its entry point with the container's arguments,
+`Program` takes the place of the product's own image: its entry point with the container's arguments,
 its root a folder, its variables the container's and nothing of ours. All pods share this
 machine's ports, so each port of a container is another one here, and probes find it.
 """
@@ -36,7 +36,7 @@ class ContainerPlace:
     api_server: tuple[str, int]
 
 
-class Running(Protocol):
+class RunningContainer(Protocol):
     """A container that was started."""
 
     @property
@@ -49,7 +49,7 @@ class Running(Protocol):
 class Image(Protocol):
     """Starts containers."""
 
-    async def start(self, pod: Pod, container: Container, place: ContainerPlace) -> Running: ...
+    async def start(self, pod: Pod, container: Container, place: ContainerPlace) -> RunningContainer: ...
 
 
 @dataclass
@@ -73,11 +73,11 @@ class _Child:
 
 @dataclass(frozen=True)
 class Program:
-    """The product's image; only its agent and its fetcher can be told where everything is."""
+    """The product's image; only its agent and its fetcher have options for every folder."""
 
     command: Sequence[str] = (sys.executable, "-m", "stoker")
 
-    async def start(self, pod: Pod, container: Container, place: ContainerPlace) -> Running:
+    async def start(self, pod: Pod, container: Container, place: ContainerPlace) -> RunningContainer:
         words = (*container.command, *container.args)
         if words[:1] not in (("agent",), ("fetcher",)):
             raise PodRefused(f"container {container.name!r} runs {words}, and neither an agent nor a fetcher")
@@ -114,11 +114,11 @@ class GatewayImage:
 
     data: str = "/usr/local/bin/ignition/data"
     how: Mapping[str, Any] = field(default_factory=lambda: {"scan_seconds": 0.0})
-    """What `SimulatedGateway.start` is told."""
+    """The arguments of `SimulatedGateway.start`."""
     started: dict[tuple[str, str], SimulatedGateway] = field(default_factory=dict)
     """The gateways, by namespace and name of their pod."""
 
-    async def start(self, pod: Pod, container: Container, place: ContainerPlace) -> Running:
+    async def start(self, pod: Pod, container: Container, place: ContainerPlace) -> RunningContainer:
         if container.command:
             return self._command(pod, container, place)
         port = int(pod.metadata.annotations.get(GATEWAY_PORT, "0"))
@@ -130,7 +130,7 @@ class GatewayImage:
         self.started[pod.metadata.namespace, pod.metadata.name] = gateway
         return _Served(gateway)
 
-    def _command(self, pod: Pod, container: Container, place: ContainerPlace) -> Running:
+    def _command(self, pod: Pod, container: Container, place: ContainerPlace) -> RunningContainer:
         """Run what an init container runs; the image's own data is a file that every gateway has."""
         files = place.log.with_suffix(".image")
         files.mkdir(exist_ok=True)
@@ -146,7 +146,7 @@ class GatewayImage:
 
 
 def environment(pod: Pod, container: Container, place: ContainerPlace) -> dict[str, str]:
-    """The variables of a container; of ours only what stands for its image's."""
+    """The variables of a container; of this process only those that its image would set."""
     image = {
         name: value
         for name, value in os.environ.items()
@@ -171,4 +171,4 @@ def _value(pod: Pod, variable: Variable, place: ContainerPlace) -> str:
 
 
 class ImagePullFailed(StokerError):
-    """Nobody has such an image."""
+    """There is no such image."""

@@ -111,7 +111,7 @@ class ProcessKubelet(Stoppable):
         return None
 
     def log(self, namespace: str, name: str, container: str = "stoker-agent") -> str:
-        """What a container has said."""
+        """The log of a container."""
         life = self.life(namespace, name)
         path = None if life is None else life.folder / f"{container}.log"
         return path.read_text(errors="replace") if path is not None and path.exists() else ""
@@ -154,7 +154,9 @@ class ProcessKubelet(Stoppable):
             self._api = KubeletApi(client, self.node)
             address = (server.hostname or "", server.port or 443)
             prober = Prober(session, self._haste)
-            self._shared = Node(self._images, prober, self._haste, address, self._api.tell, self._api.remove)
+            self._shared = Node(
+                self._images, prober, self._haste, address, self._api.write_status, self._api.remove
+            )
             self._secrets = Reflector(client, SECRETS, keep=_data, on_change=self._object_changed)
             self._maps = Reflector(
                 client,
@@ -211,7 +213,9 @@ class ProcessKubelet(Stoppable):
             if change.key not in self._refused:
                 self._refused[change.key] = why.message
                 name = f"refuse {change.uid}"
-                self._tasks[name] = asyncio.create_task(self._api.tell_of(change.key, refused(why), {}))
+                self._tasks[name] = asyncio.create_task(
+                    self._api.write_status_of(change.key, refused(why), {})
+                )
             return
         life = self._lives.get(change.uid)
         if life is not None:
@@ -257,5 +261,5 @@ def _data(raw: bytes) -> _Data:
 
 
 def _gone(pod: Pod) -> Any:
-    """The metadata of a pod that somebody has taken away at once."""
+    """The metadata of a pod that was deleted without a grace period."""
     return msgspec.structs.replace(pod.metadata, deletion_timestamp="now", deletion_grace_period_seconds=0)

@@ -1,6 +1,6 @@
 """The volumes of one pod as folders of this machine, made of what the API server has.
 
-All containers of a pod share one root. An empty volume lies where it is mounted first, so that
+All containers of a pod share one root. An empty volume is where it is mounted first, so that
 programs find a true folder there; every other mount is a link. What is made of objects is
 written anew when the objects say something else, as the kubelet does it
 (`stoker_testkit.kubelet.atomic_writer`). A claim is a folder that outlives its pods.
@@ -35,7 +35,7 @@ RENEW_AFTER = 0.8
 """Of a token's life, as the kubelet does it."""
 
 
-class Missing(Exception):
+class MissingVolumeSource(Exception):
     """Something that the pod mounts is not there yet; it is waited for."""
 
 
@@ -153,7 +153,7 @@ def _provide(folder: Path) -> None:
         return
     folder.mkdir(parents=True)
     if os.geteuid() == 0:
-        # A node's volumes are root's and its containers somebody's; here it is the other way round.
+        # On a node root owns the volumes and containers run as a user; here it is the other way round.
         os.chown(folder, NOBODY, NOBODY)
         folder.chmod(0o777)
 
@@ -169,12 +169,12 @@ def _chosen(
     if data is None:
         if optional:
             return {}
-        raise Missing(f"{what} does not exist")
+        raise MissingVolumeSource(f"{what} does not exist")
     if not items:
         return data
     lost = [one.key for one in items if one.key not in data]
     if lost and not optional:
-        raise Missing(f"{what} has no key {lost[0]!r}")
+        raise MissingVolumeSource(f"{what} has no key {lost[0]!r}")
     return {one.path: data[one.key] for one in items if one.key in data}
 
 

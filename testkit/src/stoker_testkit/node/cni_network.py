@@ -1,7 +1,7 @@
 """The network of a node: an address of its own, a bridge for its pods, and no way to anywhere else.
 
-The bridge is made by its plug-in with the first pod; here is what the plug-in is told, and
-what the kernel must be told before.
+The plug-in makes the bridge with the first pod; here are the settings of the plug-in, and
+the kernel settings that it needs.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def prepare() -> None:
     """Give the node its address. Only in a network namespace of its own."""
     for words in (
         "link set lo up",
-        # A cable whose other end nobody holds: not every kernel knows interfaces without one.
+        # A veth pair whose other end is unused: not every kernel has dummy interfaces.
         f"link add {LINK} type veth peer name {LINK}-end",
         f"addr add {ADDRESS}/32 dev {LINK}",
         f"link set {LINK} up",

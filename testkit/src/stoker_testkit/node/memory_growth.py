@@ -61,7 +61,7 @@ class MemoryLog:
 
     @staticmethod
     def _used(container: str) -> int | None:
-        """Bytes that belong to nobody else and to no file; None where the container has ended."""
+        """Private anonymous memory in bytes; None where the container has ended."""
         place = Path(CONTAINER_CGROUPS, container, "memory.stat")
         for root, key in ((CGROUPS / "memory", "total_rss"), (CGROUPS, "anon")):
             try:

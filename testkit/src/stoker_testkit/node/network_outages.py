@@ -1,4 +1,4 @@
-"""What goes wrong in a plant, done to a real node and taken back: no API server, no git, silence.
+"""Network outages on a real node, each with its end: no API server, no git, no answers.
 
 Everything is done to the traffic of pods alone, so that the kubelet's own looks at them
 go on, as on a node whose uplink fails.
@@ -37,7 +37,7 @@ def server_down(url: str) -> Iterator[None]:
 
 @contextmanager
 def network_stalled(*urls: str) -> Iterator[None]:
-    """Nothing that pods say reaches these servers, and nobody is told."""
+    """Drop all packets of pods to these servers, without an error to either side."""
     with _treated([urlsplit(one).port or 80 for one in urls], SILENT):
         yield
 

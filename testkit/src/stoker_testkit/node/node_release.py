@@ -65,14 +65,16 @@ class NodeRelease:
 
     def until_running(self) -> None:
         """Wait until every replica is ready."""
-        eventually(self._all_ready, PATIENCE, lambda: f"all replicas are ready:\n{self.tell()}", interval=0.3)
+        eventually(
+            self._all_ready, PATIENCE, lambda: f"all replicas are ready:\n{self.describe()}", interval=0.3
+        )
 
     def until_asked(self) -> None:
         """Wait until the API server asks the webhook about pods, through its Service, and believes it."""
         eventually(
             lambda: webhook_is_asked(self.node.plane),
             PATIENCE,
-            lambda: f"asked:\n{self.tell()}",
+            lambda: f"asked:\n{self.describe()}",
             interval=0.3,
         )
 
@@ -96,7 +98,7 @@ class NodeRelease:
         query = "" if grace is None else f"?gracePeriodSeconds={grace}"
         self.node.plane.request("DELETE", f"/api/v1/namespaces/{HOME}/pods/{name}{query}")
 
-    def said(self, component: str, lines: int = 15) -> str:
+    def log_tail(self, component: str, lines: int = 15) -> str:
         return self.node.plane.kubectl(
             "-n",
             HOME,
@@ -107,9 +109,9 @@ class NodeRelease:
             check=False,
         ).stdout
 
-    def tell(self) -> str:
+    def describe(self) -> str:
         shown = self.node.plane.kubectl("-n", HOME, "get", "pods,events", "-o", "wide", check=False).stdout
-        parts = [shown, *(self.said(one) for one in ("controller", "webhook", "reverser"))]
+        parts = [shown, *(self.log_tail(one) for one in ("controller", "webhook", "reverser"))]
         return "\n".join(parts)
 
     def _all_ready(self) -> bool:

@@ -1,6 +1,6 @@
 """Where the stories of the operator are played: on a real node, or with processes where there can be none.
 
-A story asks a stage for sites and for what only a cluster's keeper can do; it does not know
+A story asks an environment for sites and for what only a cluster's administrator can do; it does not know
 which of the two it is played on.
 """
 
@@ -17,7 +17,7 @@ from stoker_testkit.chart.process_release import ProcessRelease
 from stoker_testkit.cluster.cluster_access import ClusterAccess
 from stoker_testkit.cluster.control_plane import ControlPlane
 from stoker_testkit.environments.operator_environment import IGNITION, GatewaySite
-from stoker_testkit.environments.operator_process_environment import OperatedSite
+from stoker_testkit.environments.operator_process_environment import OperatorSite
 from stoker_testkit.kubelet.process_containers import GatewayImage, Image, Program
 from stoker_testkit.kubelet.process_kubelet import ProcessKubelet
 from stoker_testkit.node import cni_network, image_archives, node_release
@@ -33,7 +33,7 @@ REVERSER = {"reverser": {"enabled": True}}
 
 
 class TimedSteps:
-    """What was done and how long each step took, said as it happens."""
+    """What was done and how long each step took, printed as it happens."""
 
     def __init__(self) -> None:
         self._began = time.monotonic()
@@ -71,7 +71,7 @@ class OperatorCluster(Stoppable):
         """Take away a webhook; pods that are made then still get their agents."""
 
     @abstractmethod
-    def tell(self) -> str:
+    def describe(self) -> str:
         """All that may say why something does not come."""
 
 
@@ -111,15 +111,15 @@ class NodeOperatorCluster(OperatorCluster):
         return NodeSite.open(self.release, namespace, folder)
 
     def lose_controller(self) -> None:
-        before = eventually(self.release.leader, PATIENCE, self.tell)
+        before = eventually(self.release.leader, PATIENCE, self.describe)
         self.release.delete_pod(before, grace=0)
-        eventually(lambda: self.release.leader() not in ("", before), PATIENCE, self.tell, interval=0.2)
+        eventually(lambda: self.release.leader() not in ("", before), PATIENCE, self.describe, interval=0.2)
 
     def lose_webhook(self) -> None:
         self.release.delete_pod(self.release.pods("webhook")[0]["metadata"]["name"])
 
-    def tell(self) -> str:
-        return self.release.tell()
+    def describe(self) -> str:
+        return self.release.describe()
 
     def stop(self) -> None:
         self.node.stop()
@@ -156,8 +156,8 @@ class ProcessOperatorCluster(OperatorCluster):
     def receiver(self) -> str:
         return self.release.receiver
 
-    def site(self, namespace: str, folder: Path) -> OperatedSite:
-        return OperatedSite.open(self.release, self._kubelet, self._gateways, namespace, folder)
+    def site(self, namespace: str, folder: Path) -> OperatorSite:
+        return OperatorSite.open(self.release, self._kubelet, self._gateways, namespace, folder)
 
     def lose_controller(self) -> None:
         self.release.running.pop("controller").kill()
@@ -167,8 +167,8 @@ class ProcessOperatorCluster(OperatorCluster):
         self.release.stop_program("webhook")
         self.release.start("webhook")
 
-    def tell(self) -> str:
-        return self.release.said()
+    def describe(self) -> str:
+        return self.release.log_tail()
 
     def stop(self) -> None:
         self._running.close()

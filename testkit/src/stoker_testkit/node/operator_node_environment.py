@@ -12,7 +12,7 @@ from stoker_testkit.node import image_archives
 from stoker_testkit.node.node_release import NodeRelease
 
 GATEWAY_USER = 2003
-"""Whom the vendor's image runs as; nobody of this number is in our image's list of users."""
+"""The user id of the vendor's image; our image has no entry for it in /etc/passwd."""
 _HOPELESS = ("ErrImageNeverPull", "InvalidImageName", "CreateContainerConfigError", "CreateContainerError")
 
 
@@ -60,13 +60,13 @@ class NodeSite(GatewaySite):
         container = str(self.agent(pod)["containerID"]).rpartition("/")[2]
         self.release.node.runtime.kill(container)
 
-    def said(self, pod: str) -> str:
+    def agent_log(self, pod: str) -> str:
         return self.cluster.kubectl(
             "-n", self.namespace, "logs", pod, f"--container={AGENT}", "--tail=12", check=False
         ).stdout
 
-    def controllers_said(self) -> str:
-        return self.release.said("controller")
+    def controller_log(self) -> str:
+        return self.release.log_tail("controller")
 
     def check(self) -> None:
         for pod in self.listed("Pod"):
@@ -74,4 +74,4 @@ class NodeSite(GatewaySite):
             for one in (*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ())):
                 waiting = one["state"].get("waiting", {})
                 name = f"{pod['metadata']['name']}/{one['name']}"
-                assert waiting.get("reason") not in _HOPELESS, f"{name}: {waiting}"  # noqa: S101 - it would wait in vain
+                assert waiting.get("reason") not in _HOPELESS, f"{name}: {waiting}"  # noqa: S101 - it would wait for ever

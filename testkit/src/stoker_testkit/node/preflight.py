@@ -72,7 +72,7 @@ def _trial() -> str:
 
 def main() -> int:
     if why_not():
-        return 1  # whoever runs the command then says why
+        return 1  # the caller prints the reason
     try:
         assets.node()
     except StokerError as error:

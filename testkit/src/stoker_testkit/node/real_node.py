@@ -70,7 +70,7 @@ class RealNode(Stoppable):
         self._running.append(network_policy_enforcer.enforce(self.plane, NAME, self._binaries, self.folder))
         self._start_scheduler()
         self._start_kubelet()
-        eventually(self._is_ready, READY_SECONDS, self._tell, interval=0.2)
+        eventually(self._is_ready, READY_SECONDS, self._describe, interval=0.2)
 
     def _start_kubelet(self) -> None:
         folder = self.folder / "kubelet"
@@ -129,7 +129,7 @@ class RealNode(Stoppable):
         conditions = found.get("status", {}).get("conditions", [])
         return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
 
-    def _tell(self) -> str:
+    def _describe(self) -> str:
         logs = (one.tail() for one in self._running if isinstance(one, Process))
         return "the node is ready:\n" + "\n".join(logs)
 

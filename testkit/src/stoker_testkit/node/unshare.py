@@ -43,7 +43,7 @@ _UNSHARE = (
 CONTAINERS = "runtime/*/io.containerd.runtime.v2.task/*/*"
 """Where below that folder every container has a folder that is called like it."""
 _HIDDEN = ("/run", "/var/log")
-"""Where programs of a node write whatever they are told."""
+"""The folders that programs of a node write to whatever their options are."""
 
 
 def enclosed(argv: list[str]) -> int:
@@ -78,7 +78,7 @@ def _inside(argv: list[str]) -> int:
 
 
 def _remove_cgroups(containers: set[str]) -> None:
-    """Those of containers that nobody has ended in order; their processes are gone."""
+    """Those of containers that were not stopped in order; their processes are gone."""
     for parent in (CGROUPS / CONTAINER_CGROUPS, *CGROUPS.glob(f"*/{CONTAINER_CGROUPS}")):
         for place in (*(parent / one for one in containers), parent):
             # The last one stays while there is another node.

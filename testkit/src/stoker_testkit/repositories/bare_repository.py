@@ -60,7 +60,7 @@ Files = Mapping[str, str | bytes | FileEntry | None]
 
 
 def git_environment() -> dict[str, str]:
-    """An environment in which git reads nobody's configuration and never asks."""
+    """An environment in which git reads no configuration and never prompts."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     own = {
         "GIT_CONFIG_NOSYSTEM": "1",
@@ -77,8 +77,8 @@ def run_git(*args: str | Path, stdin: bytes = b"", env: Mapping[str, str] | None
         ["git", *args], input=stdin, capture_output=True, check=False, env=git_environment() | dict(env or {})
     )
     if done.returncode:
-        said = done.stderr.decode(errors="replace").strip()
-        raise GitCommandFailed(f"git {' '.join(map(str, args))} ended with {done.returncode}: {said}")
+        stderr = done.stderr.decode(errors="replace").strip()
+        raise GitCommandFailed(f"git {' '.join(map(str, args))} ended with {done.returncode}: {stderr}")
     return done.stdout
 
 

@@ -1,8 +1,8 @@
 """People who sign commits and tags, with keys of their own made on the spot.
 
-Signing is git's own: `commit-tree -S` and `tag -s`, told by its environment which
+Signing is git's own: `commit-tree -S` and `tag -s`, with an environment that names the
 program and key to use. Nothing of the machine's own keys or agents is touched; a GPG
-home lies in a short path, because its agent's socket must fit into one.
+home has a short path, because its agent's socket must fit into one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Expire-Date: {expires}
 
 @dataclass(frozen=True, slots=True)
 class Signer:
-    """Somebody with a key: what git must be told so that it signs with it, and what others trust."""
+    """A signer with a key: the settings with which git signs, and what verifiers trust."""
 
     config: Mapping[str, str]
     public: bytes = field(repr=False)

@@ -97,7 +97,7 @@ class GitHttpServer(Stoppable):
         self._base = await self._listener.open(app, tls, host=host)
 
     async def _record(self, request: web.Request, response: web.StreamResponse) -> None:
-        """Runs before the answer's first byte leaves, so whoever has the answer finds it on record."""
+        """Runs before the answer's first byte leaves, so a client that has the answer finds it on record."""
         protocol = request.headers.get("Git-Protocol", "")
         user = request.get(USER)
         self.requests.append(GitRequest(request.method, request.path_qs, protocol, user, response.status))

@@ -25,12 +25,12 @@ from stoker_testkit.stoppable import Stoppable
 
 READY_SECONDS = 15.0
 PRIVILEGE_SEPARATION = Path("/run/sshd")
-# Where it lies, and where ordinary users do not look.
+# The folders of sshd, which are not on the PATH of ordinary users.
 _SBIN = ("/usr/sbin", "/usr/local/sbin", "/sbin")
 
 
 class GitSshServer(Stoppable):
-    """sshd in front of the bare repositories below `root`; its own files lie in `folder`."""
+    """sshd in front of the bare repositories below `root`; its own files are in `folder`."""
 
     def __init__(self, root: Path, folder: Path, kinds: Sequence[KeyKind]) -> None:
         self.root = root
@@ -120,7 +120,7 @@ class GitSshServer(Stoppable):
         self._port = port
         if os.geteuid() == 0:
             # Root's sshd confines its network half to this folder, which on a machine
-            # without a running ssh service nobody has made since the last boot.
+            # does not exist unless an ssh service has run since the last boot.
             PRIVILEGE_SEPARATION.mkdir(mode=0o755, exist_ok=True)
         config = self.folder / "sshd_config"
         config.write_text("".join(f"{line}\n" for line in self._settings()))
@@ -143,7 +143,7 @@ class GitSshServer(Stoppable):
             f"AllowUsers {self.user}",
             "AuthenticationMethods publickey",
             "PermitRootLogin prohibit-password",
-            "StrictModes no",  # temporary folders lie below one that everybody may write to
+            "StrictModes no",  # temporary folders are below one that every user may write to
             "UsePAM no",
             "PidFile none",
             "PrintMotd no",
@@ -156,7 +156,7 @@ class GitSshServer(Stoppable):
     def _newer_options(self, config: Path) -> tuple[str, ...]:
         """Those that an older sshd would refuse to start with.
 
-        A newer one turns away for a while whoever has come with a wrong key, and here that is everybody.
+        A newer one refuses an address for a while after a wrong key, and here all clients share one.
         """
         option = ("-o", "PerSourcePenalties=no")
         known = subprocess.run([self._sshd, "-t", "-f", config, *option], capture_output=True, check=False)

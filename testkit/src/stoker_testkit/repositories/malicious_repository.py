@@ -2,8 +2,8 @@
 
 The one generator of evil repositories. Objects are written byte by byte through git's
 plumbing, so they hold what no git command would put there: any name, any mode, any
-order, the same name twice. Around the victim's data folder lies a sentinel; a pass
-that changes anything outside its destination raises `Trespass`.
+order, the same name twice. Around the victim's data folder there is a sentinel; a sync
+that changes anything outside its destination raises `UnmanagedFileChanged`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ INTENT = FilesIntent((FileMapping("s", DESTINATION, when_missing=MissingSourcePo
 Stamp = tuple[int, int, int, int, str]
 
 
-class Trespass(StokerError):
+class UnmanagedFileChanged(StokerError):
     """Something was changed that no mapping gave away."""
 
 
@@ -113,7 +113,7 @@ class Attack(MaliciousRepository):
         return SyncJob(where, intent, TemplateValues(), self.data, self.cache)
 
     def bounded(self, limits: FetchLimits) -> FolderSync:
-        """A keeper with other limits than a process has."""
+        """A folder sync with other limits than a process has."""
         job = self.job()
         remote = Remote(GitRunner(job.cache_dir), job.source.url, fixed_access(RepoAccess()))
         return FolderSync(job, GitSource(remote, job.cache_dir, limits=limits))
@@ -125,7 +125,7 @@ class Attack(MaliciousRepository):
         keeper: FolderSync | None = None,
         wish: SyncOptions = FULL_SYNC,
     ) -> SyncReport:
-        """One whole pass; raises `Trespass` if it went too far, whatever else came of it."""
+        """One whole pass; raises `UnmanagedFileChanged` if it went too far, whatever else came of it."""
         with self.guarded():
             return await (keeper or open_keeper(self.job(intent))).sync(wish)
 
@@ -139,7 +139,7 @@ class Attack(MaliciousRepository):
             after = fingerprint(self.outside, self._is_ours)
             if after != before:
                 changed = sorted({*before.items()} ^ {*after.items()})
-                raise Trespass(f"outside the destination was changed: {changed[0][0]}")
+                raise UnmanagedFileChanged(f"outside the destination was changed: {changed[0][0]}")
 
     def delivered(self) -> dict[str, bytes]:
         place = self.data / DESTINATION

@@ -2,7 +2,7 @@
 
 Some come with a token, one with a client certificate, one is impersonated by an
 administrator. Each keeps a connection, because a history makes many requests. They
-speak to the API server itself, past every proxy that stands before a reverser.
+speak to the API server itself, past every proxy in front of a reverser.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class RequestRefused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ApiUserIdentity:
-    """Who somebody is to the API server at `place`."""
+    """The identity of a user at the API server at `place`."""
 
     name: str
     place: str
@@ -81,13 +81,13 @@ class Person:
         try:
             self._connection.request(method, path, data, {**self._headers, "Content-Type": kind})
             answer = self._connection.getresponse()
-            said = answer.read()
+            payload = answer.read()
         except (http.client.HTTPException, OSError):
             self._connection.close()
             raise
         if answer.status not in _FINE:
-            raise RequestRefused(f"{method} {path} as {self.name}: {answer.status} {said.decode()[:300]}")
-        found: dict[str, Any] = json.loads(said)
+            raise RequestRefused(f"{method} {path} as {self.name}: {answer.status} {payload.decode()[:300]}")
+        found: dict[str, Any] = json.loads(payload)
         return found
 
     def apply(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:

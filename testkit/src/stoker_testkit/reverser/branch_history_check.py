@@ -1,8 +1,8 @@
 """Holds the history of a branch against what happened in the cluster.
 
 Read once, after everything has come to rest. For each object: the states that the
-reverser wrote are states that it had, in their order; a commit that names somebody names
-whoever made every change that it holds. The reverser touched nothing but the files of
+reverser wrote are states that it had, in their order; a commit that names an author names
+the user who made every change in it. The reverser touched nothing but the files of
 selected objects and its marker, and made no commit without a change.
 """
 
@@ -137,21 +137,25 @@ class BranchHistoryCheck:
         start = self._reached.get(life.path, 0)
         fitting = [at for at in range(start, len(life.steps)) if life.steps[at].blob == blob]
         if not fitting:
-            self.wrong.append(f"{commit} writes what {life.key} was not after step {start} of {told(life)}")
+            self.wrong.append(
+                f"{commit} writes what {life.key} was not after step {start} of {described(life)}"
+            )
             return
         whose = commit.trailer
         right = next((at for at in fitting if whose == UNKNOWN or self._is_whose(life, at, whose)), None)
         if right is None:
             users = [step.user for step in life.steps[start + 1 : fitting[0] + 1]]
-            self.wrong.append(f"{commit} names {whose} for changes of {users} to {life.key}: {told(life)}")
+            self.wrong.append(
+                f"{commit} names {whose} for changes of {users} to {life.key}: {described(life)}"
+            )
         self._reached[life.path] = fitting[0] if right is None else right
 
     def _is_whose(self, life: ObjectLife, end: int, user: str) -> bool:
-        """Whether everything that leads from what stands in git to a state is this user's.
+        """Whether this user made every change from the state in git to another state.
 
-        A deletion is whose who made it, whatever was deleted, and a new object is all of whoever
-        made it. Otherwise what others did since the state that stands in git is in it, too; where
-        a stranger wrote last, nobody can tell which state that is.
+        A deletion belongs to the user who made it, whatever was deleted, and a new object to the user who
+        made it. Otherwise it also holds what others did since the state in git; where
+        a stranger wrote last, that state is unknown.
         """
         if life.steps[end].user != user or life.steps[end].blob is None:
             return life.steps[end].user == user
@@ -164,6 +168,6 @@ class BranchHistoryCheck:
         return at <= start or life.steps[at].user == user
 
 
-def told(life: ObjectLife) -> str:
+def described(life: ObjectLife) -> str:
     """The life of an object in one line."""
     return " ".join(f"{step.user}:{(step.blob or 'gone')[:8]}" for step in life.steps)

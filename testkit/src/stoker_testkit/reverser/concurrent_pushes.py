@@ -1,8 +1,8 @@
 """Others who push to the branch that a reverser writes to.
 
 They add files of their own, beside the destination's folder and inside of it, some where
-an object's file could lie, and at times they change or delete a file that is the
-reverser's. None of their pushes loses a commit of somebody else's.
+an object's file could be, and at times they change or delete a file that is the
+reverser's. None of their pushes loses a commit of another client.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from stoker_testkit.repositories.bare_repository import Files, GitCommandFailed,
 from stoker_testkit.wait_until import eventually
 
 AUTHOR = "A Stranger <stranger@example.test>"
-_NOBODY = "0" * 40
+_NO_COMMIT = "0" * 40
 
 
 class ConcurrentPushers:
@@ -74,12 +74,12 @@ class ConcurrentPushers:
         eventually(lambda: self._pushed(files), timeout=60.0, message=f"a stranger's push to {self._branch}")
 
     def _pushed(self, files: Files) -> bool:
-        """One try, which is lost if somebody else pushes meanwhile."""
+        """One attempt, which fails if another client pushes meanwhile."""
         repository, made = self._repository, f"stranger/{uuid.uuid4().hex}"
         tip = repository.tip(f"refs/heads/{self._branch}") if repository.has_branch(self._branch) else None
         commit = repository.commit(files, branch=made, author=AUTHOR, onto=tip)
         repository.delete_branch(made)
         with contextlib.suppress(GitCommandFailed):
-            repository.git("update-ref", f"refs/heads/{self._branch}", commit, tip or _NOBODY)
+            repository.git("update-ref", f"refs/heads/{self._branch}", commit, tip or _NO_COMMIT)
             return True
         return False

@@ -3,7 +3,7 @@
 A history kills and starts replicas by the hundred; most of what a start costs is the
 loading of modules, which is always the same. Each fork is the command `stoker reverser`
 in a session of its own, with a log file, and with failpoints if there are any. They all
-end when the nursery ends, and that ends with the program that started it.
+end when the fork server ends, and that ends with the program that started it.
 
     python -m stoker_testkit.reverser.fork_server    reads orders line by line, answers with process numbers
 """
@@ -113,20 +113,20 @@ def main() -> None:
         importlib.import_module(name)  # by name: the command is above this module in the house
     gc.collect()
     gc.freeze()
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them here
-    nursery = os.getpid()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # this process does not wait for them
+    fork_server = os.getpid()
     for line in sys.stdin:
         pid = os.fork()
         if not pid:
-            _live(json.loads(line), nursery)
+            _live(json.loads(line), fork_server)
         sys.stdout.write(f"{pid}\n")
         sys.stdout.flush()
 
 
-def _live(order: dict[str, list[str]], nursery: int) -> None:
+def _live(order: dict[str, list[str]], fork_server: int) -> None:
     """The fork: never returns."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != nursery:
+    if os.getppid() != fork_server:
         os._exit(1)
     os.setsid()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)

@@ -1,6 +1,6 @@
 """What goes wrong around two reversers while people work: networks, kills, standstills, in any order.
 
-Every mishap is drawn by chance and told, so that a run which fails can be read. None of
+Every fault is drawn by chance and recorded, so that a failed run can be read. None of
 them is the end: a replica that was killed is started again, perhaps to be killed, or to
 stand still for longer than its Leases live, at the next failpoint it comes to; a network
 that is silent speaks again.
@@ -28,15 +28,15 @@ LISTS = r"limit="
 
 
 def status(code: int, reason: str) -> bytes:
-    said = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason}
-    return json.dumps(said).encode()
+    document = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason}
+    return json.dumps(document).encode()
 
 
 class RandomFaults:
     """Draws mishaps, and keeps up to date who is standing still until when."""
 
     def __init__(self, chance: random.Random, fleet: ReplicaFleet, git: FaultProxy) -> None:
-        self.told: list[str] = []
+        self.recorded: list[str] = []
         self.counts: Counter[str] = Counter()
         self._chance = chance
         self._fleet = fleet
@@ -45,7 +45,7 @@ class RandomFaults:
         self._pauses = fleet.pauses
         self._began = time.monotonic()
 
-    def blow(self) -> None:
+    def inject_fault(self) -> None:
         """One mishap."""
         number = self._chance.randrange(SIZE)
         mishap = self._chance.choices(
@@ -65,49 +65,49 @@ class RandomFaults:
         self.counts[mishap.__name__.strip("_")] += 1
         mishap(number)
 
-    def keep(self) -> None:
-        """What has to be done by now: start what has died, mend what was broken for a while."""
-        self._mend_what_is_due()
-        self._stand_still(LONGER_THAN_A_LEASE)
+    def do_due_work(self) -> None:
+        """Do what is due: start what has died, end the faults whose time is over."""
+        self._end_due_faults()
+        self._pause(LONGER_THAN_A_LEASE)
         for number in range(SIZE):
             if not self._fleet.lives(number):
                 self.counts["deaths"] += 1
                 self._start(number, again=self._chance.random() < 0.3)
 
-    def calm(self) -> None:
-        """Nothing goes wrong any more from now on; who dies at a failpoint that is still armed is started."""
+    def end_faults(self) -> None:
+        """End all faults; a replica that dies at a failpoint that is still armed is started."""
         for _, fix in self._later:
             fix()
         self._later = []
         self._git.lift()
         for network in self._fleet.networks:
             network.fix()
-        self.tell("calm")
+        self.record("faults end")
 
-    def watch_over(self) -> None:
+    def check_replicas(self) -> None:
         """Keep the fleet alive."""
-        self._mend_what_is_due()
-        self._stand_still(0.0)
+        self._end_due_faults()
+        self._pause(0.0)
         for number in range(SIZE):
             if not self._fleet.lives(number):
                 self.counts["deaths"] += 1
                 self._start(number)
 
-    def _mend_what_is_due(self) -> None:
+    def _end_due_faults(self) -> None:
         now = time.monotonic()
         due = [each for each in self._later if each[0] <= now]
         self._later = [each for each in self._later if each[0] > now]
         for _, fix in due:
             fix()
 
-    def _stand_still(self, seconds: float) -> None:
+    def _pause(self, seconds: float) -> None:
         """Who has come to its failpoint goes on after so long, as if nothing had been."""
         for file, number in list(self._pauses.items()):
             if file.exists():
                 del self._pauses[file]
                 self._fleet.ask(1 - number)
                 self.counts["pauses"] += 1
-                self.tell(f"replica {number} stands still at its failpoint for {seconds} s")
+                self.record(f"replica {number} is paused at its failpoint for {seconds} s")
                 if seconds:
                     self._after(seconds, partial(file.unlink, missing_ok=True))
                 else:
@@ -122,25 +122,25 @@ class RandomFaults:
                 self._pauses[file] = number
                 failures[0] += f"=pause@{file}"
         self._fleet.start(number, failures)
-        self.tell(f"replica {number} starts" + (f", to fail at {failures[0]}" if failures else ""))
+        self.record(f"replica {number} starts" + (f", to fail at {failures[0]}" if failures else ""))
 
     def _kill(self, number: int) -> None:
         """On the spot, and it comes back to die or to stand still at a failpoint."""
         replica = self._fleet.replicas[number]
         if replica is not None:
             replica.kill()
-        self.tell(f"replica {number} is killed")
+        self.record(f"replica {number} is killed")
         self._start(number, again=True)
 
     def _restart(self, number: int) -> None:
         replica = self._fleet.replicas[number]
         if replica is not None:
             willing = replica.stop()
-            self.tell(f"replica {number} is told to end" + ("" if willing else ", and killed after that"))
+            self.record(f"replica {number} gets SIGTERM" + ("" if willing else ", and killed after that"))
         self._start(number)
 
     def _freeze(self, number: int) -> None:
-        """It stands still, perhaps for longer than its Leases live, and goes on as if nothing had been."""
+        """Pause it, perhaps for longer than its Leases live, and let it go on."""
         replica = self._fleet.replicas[number]
         if replica is None:
             return
@@ -148,11 +148,11 @@ class RandomFaults:
         self._fleet.ask(1 - number)
         replica.freeze()
         self._after(seconds, replica.thaw)
-        self.tell(f"replica {number} stands still for {seconds} s")
+        self.record(f"replica {number} is paused for {seconds} s")
 
     def _reset(self, number: int) -> None:
         self._fleet.networks[number].reset()
-        self.tell(f"connections of replica {number} are cut")
+        self.record(f"connections of replica {number} are cut")
 
     def _expire(self, number: int) -> None:
         """What the replica has seen last is too old for the server."""
@@ -163,7 +163,7 @@ class RandomFaults:
         network.inner.arm(answer, WATCHES, times=self._chance.choice((1, 2, 4)))
         network.go_through_answers()
         self._after(0.6, network.fix)
-        self.tell(f"versions that replica {number} knows are expired")
+        self.record(f"versions that replica {number} knows are expired")
 
     def _break_the_list(self, number: int) -> None:
         network = self._fleet.networks[number]
@@ -171,7 +171,7 @@ class RandomFaults:
         network.inner.arm(AnsweredFault(500, status(500, "InternalError")), LISTS, times=2)
         network.go_through_answers()
         self._after(0.6, network.fix)
-        self.tell(f"lists of replica {number} fail after an expired version")
+        self.record(f"lists of replica {number} fail after an expired version")
 
     def _fall_silent(self, number: int) -> None:
         """Nothing comes through, perhaps for longer than Leases live; git can still be reached."""
@@ -182,21 +182,21 @@ class RandomFaults:
         network.outer.inject(stall)
         network.outer.arm(stall, None)
         self._after(seconds, network.fix)
-        self.tell(f"the network of replica {number} is silent for {seconds} s, {direction}")
+        self.record(f"the network of replica {number} is silent for {seconds} s, {direction}")
 
     def cut_git(self, _: int = 0) -> None:
-        """A request to the git server breaks off somewhere; whether a push arrived then nobody knows."""
+        """A request to the git server breaks off somewhere; whether a push arrived is then unknown."""
         direction = self._chance.choice((Direction.TO_CLIENT, Direction.TO_SERVER))
         after = self._chance.choice((0, 200, 1000, 3000))
         self._git.arm(Fault(FaultKind.RESET, direction, after), self._chance.choice((1, 2)))
-        self.tell(f"a connection to git is cut {direction} after {after} bytes")
+        self.record(f"a connection to git is cut {direction} after {after} bytes")
 
     def _ask_another(self, number: int) -> None:
         self._fleet.ask(number)
-        self.tell(f"replica {number} is asked about authors")
+        self.record(f"replica {number} is asked about authors")
 
     def _after(self, seconds: float, fix: Callable[[], None]) -> None:
         self._later.append((time.monotonic() + seconds, fix))
 
-    def tell(self, what: str) -> None:
-        self.told.append(f"{time.monotonic() - self._began:.2f} s: {what}")
+    def record(self, what: str) -> None:
+        self.recorded.append(f"{time.monotonic() - self._began:.2f} s: {what}")

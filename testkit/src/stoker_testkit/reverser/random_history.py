@@ -71,7 +71,7 @@ class ObjectLife:
 
     @property
     def is_free(self) -> bool:
-        """Whether it is there and nobody has asked for its end."""
+        """Whether it exists and its deletion was not requested."""
         return self.obj is not None and not self.ended_by
 
 
@@ -84,7 +84,7 @@ class History:
         self.name = f"history-{seed}"
         self.base = f"clusters/{self.name}"
         self.namespaces = (f"{self.name}-a", f"{self.name}-b")
-        self.told: list[str] = []
+        self.recorded: list[str] = []
         """What happened, in order, for people."""
         self.chance = random.Random(seed)  # noqa: S311 - a history must be the same each time
         self.strangers = ConcurrentPushers(repository, branch, self.base, self.namespaces)
@@ -110,7 +110,7 @@ class History:
     # The people.
 
     def act(self, people: Mapping[str, Person]) -> None:
-        """One thing that somebody does."""
+        """Let one user make one change."""
         self._counter += 1
         person = people[self.chance.choice(PEOPLE)]
         here = [life for life in self.lives.values() if life.is_free]
@@ -125,7 +125,7 @@ class History:
             deed(self.chance.choice(among), person)
 
     def end(self, people: Mapping[str, Person]) -> None:
-        """Let go of everything that is held up."""
+        """Release every request that is held up."""
         for life in self.lives.values():
             if life.ended_by:
                 self._release(life, people["alice"])
@@ -133,7 +133,7 @@ class History:
     def push(self) -> None:
         """One thing that a stranger does to the branch."""
         paths = [life.path for life in self.lives.values()]
-        self.told.append(f"stranger: {self.strangers.act(self.chance, paths)}")
+        self.recorded.append(f"stranger: {self.strangers.act(self.chance, paths)}")
 
     def _create(self, life: ObjectLife, person: Person) -> None:
         body = self._body(life)
@@ -198,13 +198,13 @@ class History:
     def _gone(self, life: ObjectLife, person: Person, deed: str) -> None:
         if life.obj is not None and life.obj["metadata"].get("finalizers"):
             life.ended_by = person.name
-            self.told.append(f"{person.name} {deed} {life.key}, which is held")
+            self.recorded.append(f"{person.name} {deed} {life.key}, which is held")
         else:
             self._note(life, person, deed, None)
 
     def _release(self, life: ObjectLife, person: Person) -> None:
         person.send("PATCH", life.url, {"metadata": {"finalizers": None}}, MERGE)
-        self.told.append(f"{person.name} releases {life.key}")
+        self.recorded.append(f"{person.name} releases {life.key}")
         life.obj = None
         self._remember(life, None, life.ended_by)
         life.ended_by = ""
@@ -215,7 +215,7 @@ class History:
             self._remember(life, None if made is None else self.blob_of(made), person.name)
         version = made["metadata"]["resourceVersion"] if made is not None else "-"
         now = life.steps[-1].blob or "no file"
-        self.told.append(f"{self._counter}: {person.name} {deed} {life.key} -> {version} {now[:8]}")
+        self.recorded.append(f"{self._counter}: {person.name} {deed} {life.key} -> {version} {now[:8]}")
 
     def _remember(self, life: ObjectLife, blob: str | None, user: str) -> None:
         if life.steps[-1].blob != blob:

@@ -1,8 +1,8 @@
-"""Several histories at once, through one storm, and the verdict about all of them.
+"""Several random histories at once, with random faults, and the check of all of them.
 
 Histories are many and a kill costs seconds, so some of them share the replicas and what
 happens to these; each has its own namespaces and folder, two or three share a branch.
-When all people have gone home and the storm is over, git has to become what the
+When all users are done and the faults are over, git has to become what the
 cluster is, before a deadline. Then the histories of the branches are judged.
 """
 
@@ -35,7 +35,7 @@ from stoker_testkit.reverser.random_faults import RandomFaults
 from stoker_testkit.reverser.random_history import KINDS, LABEL, History
 from stoker_testkit.reverser.replicas import HOME, ReplicaFleet
 from stoker_testkit.stoppable import Stoppable
-from stoker_testkit.wait_until import NeverHappened, eventually
+from stoker_testkit.wait_until import ConditionTimeout, eventually
 
 GROUP = "configbutler.ai/v1alpha1"
 BRANCHES = 3
@@ -48,7 +48,7 @@ LONGEST_PAUSE = 0.5
 
 
 class RandomHistoryEnvironment(Stoppable):
-    """A cluster, a git server and a fleet, for one voyage after the other."""
+    """A cluster, a git server and a fleet, for one run after the other."""
 
     def __init__(self, cluster: ClusterAccess, folder: Path) -> None:
         self.cluster = cluster
@@ -59,8 +59,8 @@ class RandomHistoryEnvironment(Stoppable):
         cluster.create_namespace(HOME)
         self.git_http = self._stack.enter_context(GitHttpServer.start(folder / "repositories"))
         self.git = self._stack.enter_context(FaultProxy.start(self.git_http.url("")))
-        self.nursery = self._stack.enter_context(ReverserForkServer())
-        self.fleet = self._stack.enter_context(ReplicaFleet(cluster, self.nursery, folder))
+        self.fork_server = self._stack.enter_context(ReverserForkServer())
+        self.fleet = self._stack.enter_context(ReplicaFleet(cluster, self.fork_server, folder))
 
     def stop(self) -> None:
         self._stack.close()
@@ -81,13 +81,13 @@ class RandomHistoryRun:
 
     def __init__(self, world: RandomHistoryEnvironment, seeds: Sequence[int]) -> None:
         self.world = world
-        self.name = f"voyage-{seeds[0]}"
+        self.name = f"run-{seeds[0]}"
         self.repository = Repository.create(world.git_http.root / f"{self.name}.git")
         self.histories = [
             History(seed, f"line-{turn % BRANCHES}", self.repository) for turn, seed in enumerate(seeds)
         ]
         self._chance = random.Random(seeds[0])  # noqa: S311 - the same each time
-        self.storm = RandomFaults(self._chance, world.fleet, world.git)
+        self.faults = RandomFaults(self._chance, world.fleet, world.git)
         self.authors: Counter[str] = Counter()
         self._failed: dict[int, BaseException] = {}
         self._over = threading.Event()
@@ -96,14 +96,14 @@ class RandomHistoryRun:
         """Play all of it, and raise with everything that there is to know if something is wrong.
 
         In calm weather connections to git are cut and nothing else happens, no stranger pushes either: then
-        nothing but what was lost by a push that failed can be missing, and nobody mends it by chance.
+        only what a failed push lost can be missing, and no other change repairs it by chance.
         """
         with self.world.people() as people:
             self._set_up(people, stormy)
-            self.storm.keep()
+            self.faults.do_due_work()
             wrong: dict[int, list[str]] = {}
             if not stormy or self._chance.random() < 0.8:
-                wrong = self._await(people[ADMIN])  # else the storm begins before anything was written
+                wrong = self._await(people[ADMIN])  # otherwise the faults begin before anything was written
             if not wrong:
                 self._cross(stormy)
                 wrong = {seed: [repr(error)] for seed, error in self._failed.items()}
@@ -125,34 +125,36 @@ class RandomHistoryRun:
         try:
             for _ in range(GUSTS):
                 for _ in range(self._chance.choice((1, 1, 2, 3)) if stormy else 0):
-                    self.storm.blow()
+                    self.faults.inject_fault()
                     time.sleep(self._chance.uniform(0.0, 0.5))
                 if not stormy:
-                    self.storm.cut_git()
+                    self.faults.cut_git()
                 self._lull()
         finally:
             self._over.set()
             for player in players:
                 player.join()
-            self.storm.calm()
+            self.faults.end_faults()
 
     def _lull(self) -> None:
         """Let the fleet get somewhere before the next mishap, but not always, and not for long."""
         before = self._written()
         until = time.monotonic() + self._chance.choice((0.2, LONGEST_LULL, LONGEST_LULL))
         while time.monotonic() < until and self._written() == before:
-            self.storm.keep()
+            self.faults.do_due_work()
             time.sleep(0.1)
 
     def _written(self) -> bytes:
-        """The commits that lead to the tips of the branches and are the reverser's, told by their number."""
+        """The reverser's commits that lead to the tips of the branches, recognized by their number."""
         return self.repository.git("rev-list", "--count", "--branches=line-*", f"--committer={REVERSER}")
 
     def _await(self, admin: Person) -> dict[int, list[str]]:
         """Wait for git to become what the cluster is; what it has not become by the deadline."""
         deadline = time.monotonic() + PATIENCE
         found = {history.seed: self._settled(history, admin, deadline) for history in self.histories}
-        self.storm.tell("git is what the cluster is" if not any(found.values()) else "git is not the cluster")
+        self.faults.record(
+            "git is what the cluster is" if not any(found.values()) else "git is not the cluster"
+        )
         return {seed: wrong for seed, wrong in found.items() if wrong}
 
     # Before and after.
@@ -237,7 +239,7 @@ class RandomHistoryRun:
                         history.push()
                     time.sleep(pace.choice((0.0, LONGEST_PAUSE / 4, LONGEST_PAUSE)) * pace.random())
                 history.end(people)
-        except Exception as error:  # it is told with everything else
+        except Exception as error:  # reported with everything else
             self._failed[history.seed] = error
 
     def _settled(self, history: History, admin: Person, deadline: float) -> list[str]:
@@ -245,15 +247,15 @@ class RandomHistoryRun:
         wanted = self._wanted(history, admin)
         known = {path: life.steps[-1].blob for path, life in history.lives.items()}
         if wanted != {path: blob for path, blob in known.items() if blob is not None}:
-            return [f"the cluster is not what was told of it: {wanted} and {known}"]
+            return [f"the cluster differs from the recorded history: {wanted} and {known}"]
 
         def found() -> list[str]:
-            self.storm.watch_over()
+            self.faults.check_replicas()
             return differences(history, blobs_of(self.repository, history.branch), wanted)
 
         try:
             eventually(lambda: not found(), deadline - time.monotonic(), interval=0.1)
-        except NeverHappened:
+        except ConditionTimeout:
             return found()
         return []
 
@@ -289,9 +291,9 @@ class RandomHistoryRun:
                 commits = [str(each) for each in commits_of(self.repository, history.branch)]
                 mine = [line for line in commits if history.base in line]
                 lines += [f"seed {history.seed} on {history.branch}:", *wrong[history.seed]]
-                lines += ["  what happened:", *(f"    {line}" for line in history.told)]
+                lines += ["  what happened:", *(f"    {line}" for line in history.recorded)]
                 lines += ["  what git holds:", *(f"    {line}" for line in mine)]
-        return "\n".join([*lines, "the storm:", *(f"    {line}" for line in self.storm.told)])
+        return "\n".join([*lines, "the faults:", *(f"    {line}" for line in self.faults.recorded)])
 
 
 def _address(plural: str, namespace: str = "") -> str:

@@ -5,7 +5,7 @@
     replica 1 ── network ──┘
 
 A network passes bytes on; where answers are to be broken as well, it leads through a
-second proxy for a while. The door stands for the Service in front of the webhook.
+second proxy for a while. The door takes the place of the Service in front of the webhook.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ FLAGS = (
     "--webhook-cert-name=127.0.0.1",
 )
 _COMPLAINTS = ('"level":"error"', '"level":"critical"', "object.unreadable", "Traceback")
-# A connection that is cut in the middle of a word; those who wait for the word are told besides.
+# A connection that is cut in the middle of a message; its readers are woken as well.
 _CUT = ("SSL protocol", "ConnectionResetError", "BrokenPipeError")
 
 
@@ -77,12 +77,12 @@ class ReplicaNetwork:
 
 
 class ReplicaFleet(Stoppable):
-    """The replicas, and what stands between them and the world."""
+    """The replicas, and the proxies between them and the servers."""
 
-    def __init__(self, cluster: ClusterAccess, nursery: ReverserForkServer, folder: Path) -> None:
+    def __init__(self, cluster: ClusterAccess, fork_server: ReverserForkServer, folder: Path) -> None:
         self.folder = folder
         self._cluster = cluster
-        self._nursery = nursery
+        self._fork_server = fork_server
         self._stack = ExitStack()
         self.ports = free_ports(2 * SIZE)
         tls = KeyPair(cluster.folder / "apiserver.crt", cluster.folder / "apiserver.key")
@@ -97,12 +97,12 @@ class ReplicaFleet(Stoppable):
         self.replicas: list[Replica | None] = [None] * SIZE
         self.starts = 0
         self.pauses: dict[Path, int] = {}
-        """Files that replicas make where they are to stand still; one may come there voyages later."""
+        """Files that replicas make where they are to stand still; one may come there runs later."""
         self._read = [0] * SIZE
         self._install()
 
     def start(self, number: int, failures: Sequence[str] = ()) -> None:
-        """Start a replica, which ends where `stoker_testkit.faults.failpoints` is told to let it."""
+        """Start a replica, which fails at the given failpoints (`stoker_testkit.faults.failpoints`)."""
         server = f"https://{self.networks[number].outer.address}"
         outer, inner = self.ports[2 * number : 2 * number + 2]
         peers = ",".join(f"127.0.0.1:{port}" for port in self.ports[1::2])
@@ -117,7 +117,7 @@ class ReplicaFleet(Stoppable):
         )
         self.starts += 1
         arguments = [*FLAGS, *flags]
-        self.replicas[number] = self._nursery.start(arguments, log=self._log(number), failures=failures)
+        self.replicas[number] = self._fork_server.start(arguments, log=self._log(number), failures=failures)
 
     def ask(self, number: int) -> None:
         """Let the API server ask this replica about authors."""

@@ -47,7 +47,7 @@ class ReverserSite(Stoppable):
     namespace: str
     folder: Path
     url: str = ""
-    """Of the repository that a GitRepoConfig names unless told otherwise."""
+    """The default name of the repository that a GitRepoConfig names."""
     running: list[Process] = field(default_factory=list)
 
     # The processes.

@@ -2,13 +2,13 @@
 
     canaries = Canaries()
     token = canaries.make("git-token")              planted in a Secret
-    canaries.add("app-key", pem)                    one that somebody else made
-    with CommandLineSearch(canaries) as lines: ...  command lines, while the scene plays
+    canaries.add("app-key", pem)                    one that a server made
+    with CommandLineSearch(canaries) as lines: ...  command lines, while the test runs
     canaries.in_folder(place)                       files, and every object of a repository
 
 A value is found as it is, encoded for an address, in base64 at any alignment (so inside of
 `Authorization: Basic` and inside of a Secret's data) and in hexadecimal. Of a key in PEM
-every long line is a value of its own. What is found is told by name and place, never by
+every long line is a value of its own. A finding names the credential and the place, never the
 value: a test's output must not be the leak.
 """
 
@@ -32,11 +32,11 @@ SHORTEST = 8
 LONG_LINE = 40
 PAUSE = 0.01
 _SPARE = {0: 0, 1: 2, 2: 3}
-"""Characters of base64 that depend on what stands before a value, by its alignment."""
+"""Characters of base64 that depend on the bytes before a value, by its alignment."""
 
 
 class Canaries:
-    """All that were planted in one scene."""
+    """All that were planted in one test."""
 
     def __init__(self) -> None:
         self._names: dict[bytes, str] = {}
@@ -124,9 +124,9 @@ class CommandLineSearch:
 
     def found(self) -> list[str]:
         return [
-            told
+            finding
             for line in sorted(self._lines.seen)
-            for told in self._canaries.in_text(f"the command line of {program_of(line)}", line)
+            for finding in self._canaries.in_text(f"the command line of {program_of(line)}", line)
         ]
 
 
@@ -138,7 +138,7 @@ def _forms(value: str) -> Iterator[bytes]:
     for before in range(3):
         whole = base64.b64encode(b"\0" * before + raw)
         rest = (before + len(raw)) % 3
-        end = len(whole) - (4 if rest else 0)  # what stands behind changes the last group
+        end = len(whole) - (4 if rest else 0)  # the bytes after it change the last group
         inner = whole[_SPARE[before] : end]
         yield from (inner, inner.replace(b"+", b"-").replace(b"/", b"_"))
 
@@ -155,7 +155,7 @@ def _without_data(value: Any) -> Any:
 
 
 def _objects_of(repository: Path) -> bytes:
-    """Every object that lies in a repository, whether a ref leads there or not."""
+    """Every object of a repository, whether a ref leads there or not."""
     trusted = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "safe.directory", "GIT_CONFIG_VALUE_0": "*"}
     done = subprocess.run(
         ["git", f"--git-dir={repository}", "cat-file", "--batch-all-objects", "--batch", "--unordered"],

@@ -80,7 +80,7 @@ def keep_objects(url: str, token: str, ca_file: Path) -> None:
                 continue
             keep("objects", f"{path.rpartition('/')[2]} of {url}", *_shown(path, body))
     except (OSError, http.client.HTTPException):
-        return  # somebody has taken the API server away
+        return  # the API server was stopped
     finally:
         connection.close()
 

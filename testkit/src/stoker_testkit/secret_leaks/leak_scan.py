@@ -2,8 +2,8 @@
 
 Files below some folders, names included; every object of every repository among them; and
 the output of programs that have ended (`captured_output`). grep does the reading:
-there are gigabytes. What is found is told by name and place, never by value. Credentials
-lie by right where they were handed out and only there: mounted as a Secret, in the folders
+there are gigabytes. A finding names the credential and the place, never the value. Credentials
+are allowed where they were handed out and only there: mounted as a Secret, in the folders
 and files that `BY_RIGHT_…` names, and alone in a file right in the folder of a test.
 """
 
@@ -34,7 +34,7 @@ PARTS = 16
 AT_MOST = "1000000"
 """Characters of file names for one grep: reading the patterns costs more than reading the files."""
 BY_RIGHT_BESIDE = {b"..data", b"sshd_config"}
-"""The link that a kubelet moves, beside which a Secret lies; and sshd's settings, beside which keys do."""
+"""The link that a kubelet moves beside a Secret's files; and sshd's settings, beside its keys."""
 BY_RIGHT_FOLDERS = ("etc", "keys", "secrets", "etcd")
 """In which tests lay out what is to be read, and what servers keep for themselves."""
 BY_RIGHT_FILES = (
@@ -51,7 +51,7 @@ class LeakScanFailed(Exception):
 
 @dataclass
 class LeftoverFiles:
-    """What lies below some folders."""
+    """The files below some folders."""
 
     files: list[bytes] = field(default_factory=list)
     archives: list[bytes] = field(default_factory=list)
@@ -59,7 +59,7 @@ class LeftoverFiles:
     """Their folders of objects."""
 
     def gather(self, folder: Path) -> None:
-        """Take in everything below a folder that does not lie there by right."""
+        """Add everything below a folder that is not allowed to be there."""
         waiting = [os.fsencode(folder)]
         while waiting:
             here = waiting.pop()
@@ -98,7 +98,7 @@ class LeakScan:
         self.summary = ""
         """How much was looked for, and where."""
         self.doubtful: set[str] = set()
-        """What stands in a file that is no log: a test may have laid it out there itself."""
+        """Findings in a file that is no log: a test may have written it itself."""
         self._run = run
         self._desk = run / "look"
         self._canaries = Canaries()
@@ -124,10 +124,10 @@ class LeakScan:
             f"{len(self._values)} credentials in {len(left.files)} files, {len(left.repositories)} "
             f"repositories and {shown} KiB of what programs showed"
         )
-        told = [line for path in kept for line in self._in_kept(path)]
+        findings = [line for path in kept for line in self._in_kept(path)]
         names = self._desk / "names"
         names.write_bytes(b"\n".join((*left.files, *left.repositories)))
-        told += [f"{name} in the name of a file" for _, name in self._hits(names)]
+        findings += [f"{name} in the name of a file" for _, name in self._hits(names)]
         for path in map(Path, map(os.fsdecode, self._holding(left.files))):
             try:
                 content = path.read_bytes()
@@ -135,12 +135,12 @@ class LeakScan:
                 continue  # another run has removed it since grep read it
             if not self._handed_out(path, content):
                 seen = [f"{name} in {path}" for _, name in self._hits(path)]
-                told += seen
+                findings += seen
                 if path.suffix != ".log":
                     self.doubtful.update(seen)
-        told += self._in_archives(left.archives)
-        told += self._in_repositories(left.repositories)
-        return sorted(set(told))
+        findings += self._in_archives(left.archives)
+        findings += self._in_repositories(left.repositories)
+        return sorted(set(findings))
 
     def _try_out(self) -> None:
         """A search that finds nothing must be one that would find something."""
@@ -154,7 +154,7 @@ class LeakScan:
             raise LeakScanFailed("what was planted for the search itself was not found")
 
     def _holding(self, files: Sequence[bytes]) -> list[bytes]:
-        """Those in which something planted stands."""
+        """Those that contain a planted credential."""
         grep = ["xargs", "-0", "-r", "-s", AT_MOST, "grep", "-lasZFf", str(self._patterns), "--"]
         done = subprocess.run(
             grep, input=b"\0".join(files), stdout=subprocess.PIPE, check=False, env=_PLAIN | _path()
@@ -176,7 +176,7 @@ class LeakScan:
         )
 
     def _in_kept(self, path: Path) -> Iterator[str]:
-        """By the line above the piece in which it stands."""
+        """By the line above the piece that contains it."""
         hits = self._hits(path)
         content = path.read_bytes() if hits else b""
         for offset, name in hits:
@@ -185,7 +185,7 @@ class LeakScan:
             yield f"{name} in {where.decode(errors='replace')}"
 
     def _hits(self, path: Path) -> list[tuple[int, str]]:
-        """Where in a file something planted stands, and its name; grep tells it, however much there is."""
+        """The places of planted credentials in a file, with their names, by grep."""
         grep = ["grep", "-aobsFf", str(self._patterns), "--", str(path)]
         done = subprocess.run(grep, stdout=subprocess.PIPE, check=False, env=_PLAIN | _path())
         if done.returncode not in (0, 1, 2):  # 2: it is gone
@@ -215,7 +215,7 @@ class LeakScan:
             yield from self._in_repositories(objects[start : start + part])
 
     def _git_shows(self, objects: Sequence[bytes]) -> bool:
-        """Whether something planted stands in any object of these repositories."""
+        """Whether any object of these repositories contains a planted credential."""
         with subprocess.Popen(
             ["grep", "-caFf", str(self._patterns)],
             stdin=subprocess.PIPE,

@@ -2,7 +2,7 @@
 
 Logs, metrics, every object of the namespace (of Secrets all but the data), every object of
 every repository, caches, data folders, buckets and temporary files. Only folders in which
-credentials lie because they are mounted there, or are a server's own, are left out.
+credentials are because they are mounted there, or are a server's own, are left out.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from stoker_testkit.secret_leaks.canary_tokens import Canaries, CommandLineSearc
 
 ENOUGH = 10
 MOUNTED = ("etc", "var", "sshd", "keys")
-"""Folders in which credentials lie because they are mounted there, or are a server's own."""
+"""Folders with credentials that are mounted there, or are a server's own."""
 
 
 @dataclass
 class LeakScanNamespace:
-    """What was planted, and where everything lies that the scene leaves."""
+    """The planted credentials, and every place that the environment writes to."""
 
     cluster: ClusterAccess
     namespace: str
@@ -41,29 +41,29 @@ class LeakScanNamespace:
         """Everything in the namespace, with who wrote which field of it."""
         listable = ("api-resources", "--namespaced=true", "--verbs=list", "-o", "name")
         kinds = self.cluster.kubectl(*listable).stdout.split()
-        said = self.cluster.kubectl(
+        listed = self.cluster.kubectl(
             "get", ",".join(kinds), "-n", self.namespace, "-o", "json", "--show-managed-fields"
         )
-        items: list[Any] = json.loads(said.stdout)["items"]
+        items: list[Any] = json.loads(listed.stdout)["items"]
         return items
 
     def found(self, lines: CommandLineSearch) -> list[str]:
         """All that was seen of any canary, or was not looked at."""
         canaries, items = self.canaries, self.objects()
-        told = [] if {"Secret", "Event"} <= {one["kind"] for one in items} else ["no objects were found"]
-        told += [] if lines.seen > ENOUGH else ["hardly any command line was seen"]
-        told += lines.found()
+        findings = [] if {"Secret", "Event"} <= {one["kind"] for one in items} else ["no objects were found"]
+        findings += [] if lines.seen > ENOUGH else ["hardly any command line was seen"]
+        findings += lines.found()
         for one in items:
-            told += canaries.in_objects(f"{one['kind']} {one['metadata']['name']}", one)
+            findings += canaries.in_objects(f"{one['kind']} {one['metadata']['name']}", one)
         for name, page in self.pages.items():
-            told += canaries.in_text(f"the metrics of {name}", page)
+            findings += canaries.in_text(f"the metrics of {name}", page)
         for place in self.places():
-            told += (
+            findings += (
                 canaries.in_folder(place)
                 if place.is_dir()
                 else canaries.in_text(str(place), place.read_bytes())
             )
-        return told
+        return findings
 
     def places(self) -> Iterator[Path]:
         yield from (one for one in self.folder.iterdir() if one.name not in (*MOUNTED, "pod"))

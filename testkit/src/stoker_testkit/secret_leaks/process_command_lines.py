@@ -2,7 +2,7 @@
 
 A look costs a third of a millisecond, so there are ten in a second and no more: of the
 many thousand programs that a run starts each kind is seen often, but not each program. A
-scene that must miss none looks harder, for a shorter time: at every process, each time.
+test that must miss none looks harder, for a shorter time: at every process, each time.
 """
 
 from __future__ import annotations

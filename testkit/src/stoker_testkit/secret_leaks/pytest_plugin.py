@@ -3,7 +3,7 @@
 Loaded by `-p`, before any test or fixture is imported, because credentials are made at
 import as well. From then on what commands print and which command lines there are is kept;
 when the last worker has gone, everything is searched (`stoker_testkit.secret_leaks.leak_scan`). What is
-found fails the run, by name and place; of files that tests may have laid out themselves it is only told.
+found fails the run, by name and place; for files that tests may have written themselves it only warns.
 It is no part of the product's own programs.
 """
 
@@ -32,7 +32,7 @@ from stoker_testkit.secret_leaks.tracked_credentials import RUN
 WORTH_TELLING = 1.0
 OLD_SECONDS = 86400.0
 OF_PEOPLE = ("curl", "helm", "kubectl")
-"""Programs that none of ours starts: what stands on their command lines, a test has typed."""
+"""Programs that none of ours starts: a test has written their command lines."""
 LEFT_ALONE = ("pytest-of-*", "stoker-tests-*", "stoker-run-*")
 """Folders of the system's temporary one that are looked at by themselves, or are another run's."""
 
@@ -58,9 +58,9 @@ def pytest_configure() -> None:
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    said = [text for _, text in report.sections]
-    if _IS_FIRST and said and report.when == "teardown":  # by then it has the sections of all phases
-        keep("said", f"the output of {report.nodeid}", *said)
+    output = [text for _, text in report.sections]
+    if _IS_FIRST and output and report.when == "teardown":  # by then it has the sections of all phases
+        keep("said", f"the output of {report.nodeid}", *output)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -112,10 +112,10 @@ def _heard(communicate: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(communicate)
     def heard(process: Any, *arguments: Any, **named: Any) -> Any:
-        said = communicate(process, *arguments, **named)
+        output = communicate(process, *arguments, **named)
         if _is_ours(process.args):
-            keep("said", f"the output of {_words(process.args)}", *(_told(one) for one in said if one))
-        return said
+            keep("said", f"the output of {_words(process.args)}", *(_decoded(one) for one in output if one))
+        return output
 
     return heard
 
@@ -137,14 +137,14 @@ def _is_ours(arguments: object) -> bool:
     return any(os.fsdecode(word).rpartition("/")[2] in ("stoker", "stoker.cli") for word in words[:4])
 
 
-def _told(said: str | bytes) -> str:
+def _decoded(output: str | bytes) -> str:
     """What was printed, but for the links of the demo: who runs it is to open them, and they end with it."""
-    text = said if isinstance(said, str) else said.decode(errors="replace")
+    text = output if isinstance(output, str) else output.decode(errors="replace")
     return _LINK.sub(r"\1", text)
 
 
 def _words(arguments: object) -> str:
-    """The verb and the names of its options; what somebody wrote behind them is not ours to show."""
+    """The verb and the names of its options, without their values."""
     words = [os.fsdecode(one) for one in _sequence(arguments)]
     return " ".join(word.partition("=")[0] for word in words if not word.startswith("/"))[:200]
 

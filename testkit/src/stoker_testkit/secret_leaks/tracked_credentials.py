@@ -23,7 +23,7 @@ LONG_LINE = 40
 FEW = 4
 ENOUGH = 48
 """Of a value that is longer, such as a signed token, the end is its own."""
-_TOLD: set[tuple[str, str]] = set()
+_RECORDED: set[tuple[str, str]] = set()
 
 
 def run_of_tests() -> Path | None:
@@ -45,8 +45,8 @@ def planted(name: str) -> str:
 def known(name: str, value: str) -> str:
     """Have a credential looked for that has its own form; returned as it came."""
     folder = run_of_tests()
-    if folder is not None and (name, value) not in _TOLD:
-        _TOLD.add((name, value))
+    if folder is not None and (name, value) not in _RECORDED:
+        _RECORDED.add((name, value))
         with (folder / PLANTED).open("ab") as file:  # one write: other processes do the same
             file.write(b"".join(json.dumps([name, one]).encode() + b"\n" for one in _telling(value)))
     return value

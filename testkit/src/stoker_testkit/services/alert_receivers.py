@@ -5,7 +5,7 @@
     services.heard("slack")     the bodies that were taken, in order
 
 Each request is checked against the documented shape and limits; what does not fit is
-refused as the service refuses it and kept in `complaints`. Services can be told to
+refused as the service refuses it and kept in `complaints`. A test can let services
 answer badly, or not at all.
 """
 
@@ -86,7 +86,7 @@ class AlertServices(Stoppable):
         service = next((name for name, path in PATHS.items() if path == request.path_qs), "")
         self.asked.append(service)
         if not service:
-            self.complaints.append(f"{request.method} {request.path}: nobody is there")
+            self.complaints.append(f"{request.method} {request.path}: no such service")
             return web.Response(status=404, text="no_service")
         if troubles := self._troubles.get(service):
             status, retry_after = troubles.pop(0)
@@ -102,8 +102,8 @@ class AlertServices(Stoppable):
             return web.Response(status=400, text="invalid_payload")
         self._heard.append((service, body))
         if service == "pagerduty":
-            said = {"status": "success", "message": "Event processed", "dedup_key": body.get("dedup_key")}
-            return web.json_response(said, status=202)
+            accepted = {"status": "success", "message": "Event processed", "dedup_key": body.get("dedup_key")}
+            return web.json_response(accepted, status=202)
         return web.Response(status=202) if service == "teams" else web.Response(text="ok")
 
 

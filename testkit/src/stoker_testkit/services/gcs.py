@@ -5,7 +5,7 @@
 
 Every request must carry a token that is signed by the service account's own key, as
 the real one asks for. Objects are put whole or in parts, read by ranges, listed by
-prefix and deleted; anything else is answered with 501. It stands in for a service
+prefix and deleted; anything else is answered with 501. It takes the place of a service
 that cannot be had here, so it shows that the requests are right, not that Google
 takes them.
 """
@@ -61,7 +61,7 @@ class Gcs(Stoppable):
 
     @property
     def credentials(self) -> dict[str, Secret]:
-        """What lies in the Secret of a service account."""
+        """The content of the Secret of a service account."""
         pem = self._key.private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         )
@@ -84,8 +84,8 @@ class Gcs(Stoppable):
             self._key.public_key().verify(
                 _decoded(signature), f"{head}.{claims}".encode(), padding.PKCS1v15(), hashes.SHA256()
             )
-            told = json.loads(_decoded(claims))
-            return bool(told["iss"] == ACCOUNT and told["iat"] - 60 <= time.time() <= told["exp"])
+            details = json.loads(_decoded(claims))
+            return bool(details["iss"] == ACCOUNT and details["iat"] - 60 <= time.time() <= details["exp"])
         except (ValueError, KeyError, InvalidSignature):
             return False
 
@@ -102,8 +102,8 @@ class Gcs(Stoppable):
         if method == "POST" and "uploads" in query:
             upload = uuid.uuid4().hex
             self._uploads[upload] = {}
-            said = f"<Bucket>b</Bucket><Key>k</Key><UploadId>{upload}</UploadId>"
-            return 200, _xml("InitiateMultipartUploadResult", said)
+            content = f"<Bucket>b</Bucket><Key>k</Key><UploadId>{upload}</UploadId>"
+            return 200, _xml("InitiateMultipartUploadResult", content)
         if upload and upload not in self._uploads:
             return 404, _error("NoSuchUpload")  # it was given up meanwhile
         if method == "PUT" and upload:
@@ -146,11 +146,11 @@ class Gcs(Stoppable):
                 if not store.knows(self.headers.get("Authorization") or ""):
                     store.refused += 1
                     return self._say(401, _error("AuthenticationRequired"))
-                status, said = store.answer(self.command, unquote(where.path[1:]), query, body)
+                status, content = store.answer(self.command, unquote(where.path[1:]), query, body)
                 wanted = self.headers.get("Range")
                 if status == 200 and wanted and self.command == "GET":
-                    return self._say_part(said, wanted)
-                return self._say(status, said)
+                    return self._say_part(content, wanted)
+                return self._say(status, content)
 
             do_GET = do_PUT = do_POST = do_DELETE = _do  # noqa: N815 - the names that the server calls
 
@@ -159,20 +159,20 @@ class Gcs(Stoppable):
                 start, end = int(first), min(int(last or len(whole)), len(whole) - 1)
                 if start >= len(whole):
                     return self._say(416, _error("InvalidRange"))
-                told = {"Content-Range": f"bytes {start}-{end}/{len(whole)}"}
-                return self._say(206, whole[start : end + 1], told)
+                details = {"Content-Range": f"bytes {start}-{end}/{len(whole)}"}
+                return self._say(206, whole[start : end + 1], details)
 
-            def _say(self, status: int, said: bytes, headers: dict[str, str] | None = None) -> None:
+            def _say(self, status: int, content: bytes, headers: dict[str, str] | None = None) -> None:
                 self.send_response(status)
-                told = {"Content-Length": str(len(said)), "ETag": '"e"', "x-goog-generation": "1"}
-                told["Last-Modified"] = "Thu, 12 Feb 2026 10:00:00 GMT"
-                for name, value in (told | (headers or {})).items():
+                details = {"Content-Length": str(len(content)), "ETag": '"e"', "x-goog-generation": "1"}
+                details["Last-Modified"] = "Thu, 12 Feb 2026 10:00:00 GMT"
+                for name, value in (details | (headers or {})).items():
                     self.send_header(name, value)
                 self.end_headers()
-                self.wfile.write(said)
+                self.wfile.write(content)
 
             def log_message(self, *_: Any) -> None:
-                """Nobody reads it."""
+                """Requests are not logged."""
 
         return Handler
 

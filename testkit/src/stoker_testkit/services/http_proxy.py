@@ -24,7 +24,7 @@ _DENIED = (
 
 
 @dataclass(frozen=True, slots=True)
-class Passage:
+class ProxiedRequest:
     """One request as the proxy saw it."""
 
     method: str
@@ -38,7 +38,7 @@ class HttpProxy(Stoppable):
     def __init__(self, users: dict[str, str]) -> None:
         self.port = 0
         self.users = users
-        self.passages: list[Passage] = []
+        self.passages: list[ProxiedRequest] = []
         self._server: asyncio.Server
         self._loop = LoopThread("http-proxy")
 
@@ -77,7 +77,7 @@ class HttpProxy(Stoppable):
         first, *headers = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
         method, target, _ = first.split(" ", 2)
         allowed = self._may_pass(headers)
-        self.passages.append(Passage(method, target, allowed))
+        self.passages.append(ProxiedRequest(method, target, allowed))
         if not allowed:
             writer.write(_DENIED)
             await writer.drain()

@@ -27,13 +27,13 @@ CREATED = "2026-11-01T08:00:00Z"
 
 
 @dataclass(frozen=True)
-class Published:
+class PublishedArtifact:
     """A manifest and the blobs that it names."""
 
     manifest: bytes
     media_type: str = OCI_MANIFEST
     blobs: Mapping[str, bytes] = field(default_factory=dict)
-    inner: Sequence[Published] = ()
+    inner: Sequence[PublishedArtifact] = ()
 
     @property
     def digest(self) -> str:
@@ -49,19 +49,19 @@ class Layer:
     annotations: Mapping[str, str] = field(default_factory=dict)
 
     def described(self) -> dict[str, Any]:
-        said: dict[str, Any] = {
+        document: dict[str, Any] = {
             "mediaType": self.media_type,
             "digest": digest_of(self.content),
             "size": len(self.content),
         }
-        return said | ({"annotations": dict(self.annotations)} if self.annotations else {})
+        return document | ({"annotations": dict(self.annotations)} if self.annotations else {})
 
 
 def digest_of(content: bytes) -> str:
     return f"sha256:{hashlib.sha256(content).hexdigest()}"
 
 
-def made_of(*layers: Layer, config: Layer | None = None, created: str = CREATED) -> Published:
+def made_of(*layers: Layer, config: Layer | None = None, created: str = CREATED) -> PublishedArtifact:
     config = config if config is not None else Layer(b"{}", EMPTY)
     manifest = {
         "schemaVersion": 2,
@@ -71,14 +71,14 @@ def made_of(*layers: Layer, config: Layer | None = None, created: str = CREATED)
         "annotations": {"org.opencontainers.image.created": created},
     }
     blobs = {digest_of(layer.content): layer.content for layer in (config, *layers)}
-    return Published(json.dumps(manifest).encode(), blobs=blobs)
+    return PublishedArtifact(json.dumps(manifest).encode(), blobs=blobs)
 
 
-def flux(files: Mapping[str, str | bytes], *, created: str = CREATED) -> Published:
+def flux(files: Mapping[str, str | bytes], *, created: str = CREATED) -> PublishedArtifact:
     return made_of(Layer(tar(files)), config=Layer(b"{}", FLUX_CONFIG), created=created)
 
 
-def oras(files: Mapping[str, str | bytes]) -> Published:
+def oras(files: Mapping[str, str | bytes]) -> PublishedArtifact:
     return made_of(
         *(
             Layer(_bytes(content), OCI_LAYER, {"org.opencontainers.image.title": name})
@@ -87,24 +87,24 @@ def oras(files: Mapping[str, str | bytes]) -> Published:
     )
 
 
-def oras_folder(name: str, files: Mapping[str, str | bytes]) -> Published:
+def oras_folder(name: str, files: Mapping[str, str | bytes]) -> PublishedArtifact:
     notes = {"org.opencontainers.image.title": name, "io.deis.oras.content.unpack": "true"}
     below = {f"{name}/{path}": content for path, content in files.items()}
     return made_of(Layer(tar(below), f"{OCI_LAYER}+gzip", notes))
 
 
-def index(*members: Published, attested: bool = False) -> Published:
-    def entry(one: Published, notes: Mapping[str, str]) -> dict[str, Any]:
-        told = {"mediaType": one.media_type, "digest": one.digest, "size": len(one.manifest)}
-        return {**told, "annotations": dict(notes)}
+def index(*members: PublishedArtifact, attested: bool = False) -> PublishedArtifact:
+    def entry(one: PublishedArtifact, notes: Mapping[str, str]) -> dict[str, Any]:
+        descriptor = {"mediaType": one.media_type, "digest": one.digest, "size": len(one.manifest)}
+        return {**descriptor, "annotations": dict(notes)}
 
     entries = [entry(one, {}) for one in members]
     inner = list(members)
     if attested:
         inner.append(made_of(Layer(b"{}", "application/vnd.in-toto+json")))
         entries.append(entry(inner[-1], {"vnd.docker.reference.type": "attestation-manifest"}))
-    said = {"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": entries}
-    return Published(json.dumps(said).encode(), OCI_INDEX, inner=inner)
+    document = {"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": entries}
+    return PublishedArtifact(json.dumps(document).encode(), OCI_INDEX, inner=inner)
 
 
 def tar(files: Mapping[str, str | bytes], *extra: tarfile.TarInfo, compressed: bool = True) -> bytes:

@@ -5,7 +5,7 @@
         url = registry.url("plant")
 
 It can want a password (the registry makes one up) or a token of a service of its own,
-and speak TLS. Blobs are files below `registry.blobs`, so a test can look at what lies
+and speak TLS. Blobs are files below `registry.blobs`, so a test can look at what is
 there and damage it.
 """
 
@@ -25,7 +25,7 @@ from stoker_testkit.assets import ensure_binaries as assets
 from stoker_testkit.certificates import Authority
 from stoker_testkit.processes import Process, on_free_ports
 from stoker_testkit.secret_leaks.tracked_credentials import known
-from stoker_testkit.services.oci_artifacts import Published
+from stoker_testkit.services.oci_artifacts import PublishedArtifact
 from stoker_testkit.services.registry_token_service import TokenService
 from stoker_testkit.stoppable import Stoppable
 
@@ -77,7 +77,7 @@ class Registry(Stoppable):
     def url(self, name: str) -> str:
         return f"oci://{self.host}/{name}" + ("" if self.authority is not None else "?plainHttp=true")
 
-    def push(self, name: str, tag: str, artifact: Published) -> str:
+    def push(self, name: str, tag: str, artifact: PublishedArtifact) -> str:
         """Publish under a tag; the digest of the manifest, without `sha256:`."""
         for digest, content in artifact.blobs.items():
             status, headers, _ = self._ask("POST", f"/v2/{name}/blobs/uploads/", b"", name=name)
@@ -100,7 +100,7 @@ class Registry(Stoppable):
         return artifact.digest.removeprefix("sha256:")
 
     def blob(self, digest: str) -> Path:
-        """Where a blob lies."""
+        """The path of a blob."""
         digest = digest.removeprefix("sha256:")
         return self.blobs / digest[:2] / digest / "data"
 
@@ -183,7 +183,7 @@ class Registry(Stoppable):
 
 
 def _made_up(log: str) -> str:
-    """The password that the registry gives to its only user where nobody named any."""
+    """The default password of the registry's only user."""
     found = re.search(r'password="?([A-Za-z0-9_=-]+)"?', log)
     assert found is not None, log  # noqa: S101
     return known("registry-password", found[1])

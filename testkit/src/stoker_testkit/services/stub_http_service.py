@@ -1,4 +1,4 @@
-"""A service of somebody else that answers by http what a test tells it to: health checks, announcements."""
+"""A third-party HTTP service with the responses that a test sets: health checks, notifications."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class StubHttpService:
                 self.end_headers()
 
             def log_message(self, *args: object) -> None:
-                """Nobody reads it."""
+                """Requests are not logged."""
 
         with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
             if tls is not None:

@@ -145,5 +145,5 @@ class SyslogServer(Stoppable):
             self.complaints.append(f"no message: {found[:200]!r}")
             return
         number = int(parts["pri"])
-        said = {name: parts[name].decode() for name in ("time", "host", "app", "kind", "data")}
-        self.messages.append(SyslogMessage(number // 8, number % 8, record=record, **said))
+        texts = {name: parts[name].decode() for name in ("time", "host", "app", "kind", "data")}
+        self.messages.append(SyslogMessage(number // 8, number % 8, record=record, **texts))

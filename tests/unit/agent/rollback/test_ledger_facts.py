@@ -28,11 +28,11 @@ LEDGER = Ledger(
 )
 
 
-def packed(said: object) -> bytes:
-    return zlib.compress(json.dumps(said).encode())
+def packed(facts: object) -> bytes:
+    return zlib.compress(json.dumps(facts).encode())
 
 
-def said(**more: Any) -> dict[str, Any]:
+def facts(**more: Any) -> dict[str, Any]:
     return {"facts": {}, "foreign": [], "owner": "", **more}
 
 
@@ -51,24 +51,24 @@ def test_one_from_before_owners_were_named_has_none() -> None:
     "content",
     [
         b"no archive",
-        packed(said())[:-6],
+        packed(facts())[:-6],
         packed([]),
         packed({"foreign": []}),
         packed({"facts": {}}),
-        packed(said(owner=1)),
-        packed(said(facts=[])),
-        packed(said(facts={"unheard of": "x"})),
-        packed(said(facts={"commit": ["c"]})),
-        packed(said(facts={"folders": "d"})),
-        packed(said(facts={"given": [1]})),
-        packed(said(foreign="d/theirs")),
-        packed(said(foreign=[1])),
-        packed(said(foreign=[""])),
-        packed(said(foreign=["../out"])),
-        packed(said(facts={"folders": ["../out"]})),
-        packed(said(facts={"folders": [""]})),
-        packed(said(facts={"kept": ["/etc/passwd"]})),
-        packed(said(facts={"mirrored": ["d/../../out"]})),
+        packed(facts(owner=1)),
+        packed(facts(facts=[])),
+        packed(facts(facts={"unheard of": "x"})),
+        packed(facts(facts={"commit": ["c"]})),
+        packed(facts(facts={"folders": "d"})),
+        packed(facts(facts={"given": [1]})),
+        packed(facts(foreign="d/theirs")),
+        packed(facts(foreign=[1])),
+        packed(facts(foreign=[""])),
+        packed(facts(foreign=["../out"])),
+        packed(facts(facts={"folders": ["../out"]})),
+        packed(facts(facts={"folders": [""]})),
+        packed(facts(facts={"kept": ["/etc/passwd"]})),
+        packed(facts(facts={"mirrored": ["d/../../out"]})),
     ],
 )
 def test_what_we_did_not_write_is_refused_by_name(content: bytes) -> None:
@@ -78,7 +78,7 @@ def test_what_we_did_not_write_is_refused_by_name(content: bytes) -> None:
 
 
 def test_what_would_fill_the_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    content = packed(said(foreign=[f"d/{number}" for number in range(1000)]))
+    content = packed(facts(foreign=[f"d/{number}" for number in range(1000)]))
     assert len(decode_facts(content, "s1").foreign) == 1000
     monkeypatch.setattr(ledger_facts, "MAX_BYTES", 5000)
     with pytest.raises(Stalled, match="larger than anything"):

@@ -1,4 +1,4 @@
-"""`IgnitionSync` and its gateways, as the v3 papers describe them."""
+"""`IgnitionSync` and its gateways, as version 3 of the specification describes them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CORE = "config/resources/core"
 GIT = {"repo": "git@github.com:inductive-automation/conf-proveit26-app.git", "ref": "2.0.0"}
 GATEWAY = {"apiKeySecretRef": {"name": "ignition-api-key", "key": "apiKey"}}
 
-# The CR of the papers' first worked example; note that its excludes lack `.resources`.
+# The resource of the specification's first worked example; note that its excludes lack `.resources`.
 PROVE_IT = {
     "git": {**GIT, "auth": {"sshKey": {"secretRef": {"name": "git-sync-secret", "key": "ssh-privatekey"}}}},
     "gateway": {"port": 8043, "tls": True, **GATEWAY},

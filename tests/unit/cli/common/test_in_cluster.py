@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from stoker.cli.commands import cli
 from stoker.cli.exit_codes import ExitCode
-from stoker_testkit.cluster.stub_api_server import kubeconfig_for, played_api
+from stoker_testkit.cluster.stub_api_server import kubeconfig_for, stub_api
 from stoker_testkit.wait_until import eventually
 
 EMPTY: dict[str, Any] = {"metadata": {}, "items": []}
@@ -49,19 +49,19 @@ def test_who_names_no_namespace_means_that_of_the_context(
         paths.append(path)
         return EMPTY if path.endswith("s") else 404
 
-    with played_api(answer) as address:
+    with stub_api(answer) as address:
         config = kubeconfig_for(address, tmp_path, namespace="plant")
         done = CliRunner().invoke(cli, [*arguments, f"--kubeconfig={config}"])
     assert paths[0].endswith(asked), done.output
 
 
 def test_a_cluster_without_our_kinds_is_not_one_without_resources(tmp_path: Path) -> None:
-    with played_api(lambda *_: 404) as address:
+    with stub_api(lambda *_: 404) as address:
         config = kubeconfig_for(address, tmp_path)
         done = CliRunner().invoke(cli, ["status", "-A", f"--kubeconfig={config}"])
     assert (done.exit_code, done.stdout) == (ExitCode.WRONG_INPUT, "")
     assert "this cluster knows no Stoker and no IgnitionSync" in done.stderr
-    with played_api(lambda path, _: EMPTY if path.endswith("/stokers") else 404) as address:
+    with stub_api(lambda path, _: EMPTY if path.endswith("/stokers") else 404) as address:
         config = kubeconfig_for(address, tmp_path)
         done = CliRunner().invoke(cli, ["status", "-A", f"--kubeconfig={config}"])
     assert (done.exit_code, done.stdout) == (ExitCode.DONE, "no resources found\n"), "one of them is enough"
@@ -74,7 +74,7 @@ def test_a_context_without_a_namespace_means_default(tmp_path: Path) -> None:
         paths.append(path)
         return EMPTY
 
-    with played_api(answer) as address:
+    with stub_api(answer) as address:
         done = CliRunner().invoke(cli, ["status", f"--kubeconfig={kubeconfig_for(address, tmp_path)}"])
     assert done.stdout == "no resources found\n"
     assert all("/namespaces/default/" in one for one in paths)
@@ -94,7 +94,7 @@ def test_a_resource_in_a_file_needs_no_kubeconfig(tmp_path: Path, monkeypatch: p
 
 @pytest.mark.parametrize("flags", [["-o", "json"], ["-ojson"], ["--output", "json"], ["--output=json"]])
 def test_json_may_be_asked_for_as_of_kubectl(tmp_path: Path, flags: list[str]) -> None:
-    with played_api(lambda *_: EMPTY) as address:
+    with stub_api(lambda *_: EMPTY) as address:
         config = kubeconfig_for(address, tmp_path)
         done = CliRunner().invoke(cli, ["status", f"--kubeconfig={config}", *flags])
     assert json.loads(done.stdout) == {"resources": []}
@@ -115,7 +115,7 @@ def test_a_folder_beside_a_resource_is_not_passed_over_in_silence(flag: str) -> 
     ("status", "reason"), [(403, "RBACDenied"), (401, "Unauthorized"), (500, "APIServerError")]
 )
 def test_an_rbac_denial_is_distinguished_from_a_guard(tmp_path: Path, status: int, reason: str) -> None:
-    with played_api(lambda *_: status) as address:
+    with stub_api(lambda *_: status) as address:
         config = kubeconfig_for(address, tmp_path)
         for verb in ("status", "pause", "approve", "history"):
             done = CliRunner().invoke(cli, [verb, "line", f"--kubeconfig={config}", "-o", "json"])
@@ -128,7 +128,7 @@ def test_an_rbac_denial_is_distinguished_from_a_guard(tmp_path: Path, status: in
     + [["rollback", "typo", TO], ["migrate", "--from-gatewaysync=typo"]],
 )
 def test_an_unknown_name_is_wrong_input(tmp_path: Path, arguments: list[str]) -> None:
-    with played_api(lambda *_: 404) as address:
+    with stub_api(lambda *_: 404) as address:
         config = kubeconfig_for(address, tmp_path)
         done = CliRunner().invoke(cli, [*arguments, f"--kubeconfig={config}"])
     assert (done.exit_code, done.stdout) == (ExitCode.WRONG_INPUT, "")
@@ -149,7 +149,7 @@ def test_watching_goes_on_when_the_cluster_is_away_for_a_while(tmp_path: Path) -
         return {"metadata": {}, "items": [{"metadata": metadata}]}
 
     log = tmp_path / "log"
-    with played_api(answer) as address, log.open("w") as written:
+    with stub_api(answer) as address, log.open("w") as written:
         command = [sys.executable, "-m", "stoker", "status", "--watch", "--output=json"]
         command.append(f"--kubeconfig={kubeconfig_for(address, tmp_path)}")
         with subprocess.Popen(command, stdout=written, stderr=subprocess.STDOUT) as watching:

@@ -51,7 +51,7 @@ from stoker.domain.protocol import CR_NAME_LABEL, GatewayReport, SyncState
 from stoker.domain.reasons import Reason
 from stoker.kube.watch.store import ObjectKey
 from stoker_testkit.certificates import Authority, Certificate, KeyPair, private_pem
-from stoker_testkit.cluster.stub_api_server import kubeconfig_for, played_api
+from stoker_testkit.cluster.stub_api_server import kubeconfig_for, stub_api
 from stoker_testkit.manual_clock import ManualClock
 
 VERSION = {"major": "1", "minor": "31+", "gitVersion": "v1.31.2"}
@@ -129,7 +129,7 @@ async def test_a_resource_that_the_controllers_selector_leaves_out(
             return {"metadata": {}, "items": [whole] if labelled else []}
         return whole if path == f"{PLACE}/line-1" else {"metadata": {}, "items": []}
 
-    with played_api(answer) as address:
+    with stub_api(answer) as address:
         found = await looked((*FINDING, *RESOURCE), case_of(kubeconfig_for(address, tmp_path)))
     assert [one.mark for one in found] == [FindingStatus.WELL, mark]
     assert [(one["labelSelector"], one["fieldSelector"]) for one in asked] == [
@@ -142,7 +142,7 @@ async def test_a_resource_that_the_controllers_selector_leaves_out(
 
 async def test_without_the_right_to_list_resources_none_is_reported_as_left_out(tmp_path: Path) -> None:
     whole = line("https://git.example.net/plant.git")
-    with played_api(lambda path, _: whole if path == f"{PLACE}/line-1" else None) as address:
+    with stub_api(lambda path, _: whole if path == f"{PLACE}/line-1" else None) as address:
         case = case_of(kubeconfig_for(address, tmp_path))
         case.operator = OperatorInstallation("home", labels=SELECTOR)
         (found,) = await looked(RESOURCE, case)
@@ -150,7 +150,7 @@ async def test_without_the_right_to_list_resources_none_is_reported_as_left_out(
 
 
 async def test_a_namespace_without_an_operator_is_not_reported_to_have_one(tmp_path: Path) -> None:
-    with played_api(lambda *_: {"metadata": {}, "items": []}) as address:
+    with stub_api(lambda *_: {"metadata": {}, "items": []}) as address:
         case = case_of(kubeconfig_for(address, tmp_path), home="typo")
         (found,) = await looked(FINDING, case)
     assert (found.mark, found.reason) == (FindingStatus.WRONG, Reason.CONTROLLER_SILENT)
@@ -182,7 +182,7 @@ async def test_a_lease_is_watched_before_its_holder_is_called_dead(
         one = {"metadata": metadata, "spec": {"holderIdentity": holder, **renewed}}
         return {"metadata": {}, "items": [one]} if path.endswith("/leases") else one
 
-    with played_api(answer) as address:
+    with stub_api(answer) as address:
         case = case_of(kubeconfig_for(address, tmp_path))
         case.operator = OperatorInstallation("home")
         (found,) = await looked(OPERATOR[:1], case)
@@ -191,7 +191,7 @@ async def test_a_lease_is_watched_before_its_holder_is_called_dead(
 
 
 async def test_an_account_of_agents_without_rights_is_named(tmp_path: Path) -> None:
-    with played_api(lambda *_: {"status": {"allowed": False}}) as address:
+    with stub_api(lambda *_: {"status": {"allowed": False}}) as address:
         case = case_of(kubeconfig_for(address, tmp_path))
         case.subject = subject_of(line("https://git.example.net/plant.git"))
         case.subject.fleet = fleet_of([POD], {})
@@ -206,7 +206,7 @@ async def test_an_account_of_agents_without_rights_is_named(tmp_path: Path) -> N
 
 
 def test_json_output_counts_what_was_not_tried(tmp_path: Path) -> None:
-    with played_api(lambda path, _: VERSION if path == "/version" else None) as address:
+    with stub_api(lambda path, _: VERSION if path == "/version" else None) as address:
         command = ["doctor", f"--kubeconfig={kubeconfig_for(address, tmp_path)}", "--output=json"]
         done = CliRunner().invoke(cli, command)
     said = json.loads(done.stdout)
@@ -224,7 +224,7 @@ async def test_the_age_of_a_report_is_measured_by_the_clock_of_the_cluster(
 ) -> None:
     now = datetime.now(UTC)
     marks = []
-    with played_api(lambda *_: VERSION) as address:
+    with stub_api(lambda *_: VERSION) as address:
         for age in (timedelta(), timedelta(minutes=30)):
             case = case_of(kubeconfig_for(address, tmp_path))
             case.clock = ManualClock(now + off)

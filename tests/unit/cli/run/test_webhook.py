@@ -1,4 +1,4 @@
-"""What `stoker webhook` makes of its flags, and the papers' way to call it."""
+"""Flags of `stoker webhook`, and the flags that the specification names."""
 
 from __future__ import annotations
 

@@ -261,7 +261,7 @@ async def test_another_message_is_sent_at_once_and_a_flood_is_not(bench: Bench) 
         pytest.param(("SyncFAILED",), {"SyncFailed"}, id="in any case of letters"),
         pytest.param(("ConfigSyntaxError",), {"SyncFailed"}, id="the gateway's own reason"),
         pytest.param(("InjectionFailed",), {"SidecarMissing"}, id="a failed injection"),
-        pytest.param(("AutoRollback",), {"AutoRollback"}, id="the papers' word"),
+        pytest.param(("AutoRollback",), {"AutoRollback"}, id="the specification's word"),
         pytest.param(("ScanFailure", "SecretNotFound"), {"SecretNotFound"}, id="two words"),
         pytest.param(("PendingApproval",), {"PlanPending"}, id="a Normal one that is named"),
         pytest.param(("Nonsense",), set(), id="a word that nothing has"),

@@ -31,7 +31,7 @@ from stoker.git.commit.proposal_branch import (
     PushedProposal,
 )
 from stoker.git.commit.types import NewCommit
-from stoker_testkit.environments.bidirectional_environment import BRANCH, KEY, PlayedController, working
+from stoker_testkit.environments.bidirectional_environment import BRANCH, KEY, InProcessController, working
 from stoker_testkit.manual_clock import ManualClock
 from stoker_testkit.repositories.bare_repository import FileEntry, Repository, executable
 
@@ -40,7 +40,7 @@ LINES = "one\ntwo\nthree\nfour\nfive\n"
 
 
 @dataclass
-class World(PlayedController):
+class World(InProcessController):
     """With an agent that is played by hand."""
 
     clock: ManualClock

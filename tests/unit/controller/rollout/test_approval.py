@@ -15,20 +15,20 @@ from stoker.domain.intent.delivery import ApprovalPolicy, DeploymentPolicy, Roll
 from stoker.domain.protocol import GatewayReport, GatewayTarget, SyncMode, SyncState
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import GitRef
-from stoker_testkit.environments.rollout_simulation import PlayedFleet, commit
+from stoker_testkit.environments.rollout_simulation import SimulatedFleet, commit
 
 
-def asking(*names: str, timeout: float = 3600.0) -> PlayedFleet:
-    return PlayedFleet(names or ("a", "b"), approval=ApprovalPolicy(required=True, timeout=timeout))
+def asking(*names: str, timeout: float = 3600.0) -> SimulatedFleet:
+    return SimulatedFleet(names or ("a", "b"), approval=ApprovalPolicy(required=True, timeout=timeout))
 
 
-def request(fleet: PlayedFleet) -> ApprovalRequest:
+def request(fleet: SimulatedFleet) -> ApprovalRequest:
     found = fleet.last.approval
     assert found is not None
     return found
 
 
-def pending(*names: str, timeout: float = 3600.0) -> PlayedFleet:
+def pending(*names: str, timeout: float = 3600.0) -> SimulatedFleet:
     """A fleet whose plans are known and wait."""
     fleet = asking(*names, timeout=timeout)
     fleet.decide()
@@ -47,7 +47,7 @@ def test_everybody_plans_then_it_waits_then_it_is_applied_with_the_plan_that_was
     fleet = asking("a", "b")
     fleet.decide()
     assert request(fleet).state == "Planning"
-    assert {fleet.told(name) for name in "ab"} == {GatewayTarget(commit(1), SyncMode.PLAN)}
+    assert {fleet.target(name) for name in "ab"} == {GatewayTarget(commit(1), SyncMode.PLAN)}
     fleet.sync("a")
     fleet.decide()
     assert request(fleet).state == "Planning", "one gateway has no plan yet"
@@ -67,7 +67,7 @@ def test_everybody_plans_then_it_waits_then_it_is_applied_with_the_plan_that_was
     fleet.approve()
     fleet.decide()
     assert (request(fleet).state, request(fleet).approved_by) == ("Approved", "lead")
-    assert {name: fleet.told(name) for name in "ab"} == {
+    assert {name: fleet.target(name) for name in "ab"} == {
         name: GatewayTarget(commit(1), SyncMode.APPLY, digests[name]) for name in "ab"
     }
     fleet.sync()
@@ -160,8 +160,8 @@ def test_a_plan_that_changes_after_the_approval_voids_it_for_that_gateway() -> N
     fleet.act("b")  # it finds another plan than the one that was approved, and writes nothing
     fleet.decide(after=1)
     assert request(fleet).state == "Pending"
-    assert fleet.told("b") == GatewayTarget(commit(1), SyncMode.PLAN)
-    assert fleet.told("a") == GatewayTarget(commit(1)), "who has it keeps it"
+    assert fleet.target("b") == GatewayTarget(commit(1), SyncMode.PLAN)
+    assert fleet.target("a") == GatewayTarget(commit(1)), "who has it keeps it"
     fleet.approve()
     fleet.decide()
     fleet.sync("b")
@@ -176,7 +176,7 @@ def test_an_agent_that_restarts_while_its_plan_waits_changes_nothing() -> None:
     for meanwhile in (replace(report, pending_plan=None), None):
         fleet.reports["a"] = meanwhile
         fleet.decide(after=5)
-        assert fleet.told("a") == GatewayTarget(commit(1), SyncMode.PLAN)
+        assert fleet.target("a") == GatewayTarget(commit(1), SyncMode.PLAN)
         assert fleet.last.approval == before.approval
     fleet.reports["a"] = report
     fleet.decide(after=5)
@@ -201,8 +201,8 @@ def test_an_approval_that_is_removed_is_withdrawn_for_gateways_that_have_not_app
     fleet.sync("a")
     fleet.given = None
     fleet.decide(after=1)
-    assert fleet.told("b") == GatewayTarget(commit(1), SyncMode.PLAN)
-    assert fleet.told("a") == GatewayTarget(commit(1)), "an approval that was used stays used"
+    assert fleet.target("b") == GatewayTarget(commit(1), SyncMode.PLAN)
+    assert fleet.target("a") == GatewayTarget(commit(1)), "an approval that was used stays used"
     assert "was withdrawn" in (request(fleet).message or "")
     fleet.sync("b")
     fleet.decide(after=1)
@@ -226,7 +226,7 @@ def test_an_approval_is_withdrawn_for_a_gateway_that_waits_for_its_stage() -> No
     fleet.sync("b")
     fleet.decide(after=1)
     assert fleet.has_it() == {"a"}
-    assert fleet.told("b") == GatewayTarget(commit(1), SyncMode.PLAN)
+    assert fleet.target("b") == GatewayTarget(commit(1), SyncMode.PLAN)
 
 
 def test_an_approval_that_all_have_applied_may_be_removed() -> None:
@@ -253,7 +253,7 @@ def test_a_pod_without_a_report_only_plans_as_it_may_have_files() -> None:
     fleet.reports["b"] = None
     for _ in range(2):
         fleet.decide()
-        assert fleet.told("b") == GatewayTarget(commit(1), SyncMode.PLAN)
+        assert fleet.target("b") == GatewayTarget(commit(1), SyncMode.PLAN)
     fleet.reports["b"] = GatewayReport("b", sync_status=SyncState.SYNCED, synced_commit=commit(0))
     fleet.decide()
     assert fleet.has_it() == set()
@@ -277,21 +277,21 @@ def test_no_approval_is_requested_for_pods_without_reports() -> None:
 
 def test_a_stage_that_takes_an_approval_takes_it_of_a_silent_pod_as_well() -> None:
     stages = (StagePolicy("first", ("a",)), StagePolicy("second", ("b",), require_approval=True))
-    fleet = PlayedFleet(("a", "b"), DeploymentPolicy(RolloutStrategy.CANARY, stages))
+    fleet = SimulatedFleet(("a", "b"), DeploymentPolicy(RolloutStrategy.CANARY, stages))
     fleet.reports["b"] = None
     fleet.decide()
-    assert fleet.told("b") == GatewayTarget(commit(1), SyncMode.PLAN)
+    assert fleet.target("b") == GatewayTarget(commit(1), SyncMode.PLAN)
     fleet.sync("a")
     fleet.decide()
     assert fleet.stages()["second"] == "Approval"
-    assert fleet.told("b") == GatewayTarget(commit(1), SyncMode.PLAN)
+    assert fleet.target("b") == GatewayTarget(commit(1), SyncMode.PLAN)
 
 
 def test_a_ref_of_its_own_is_no_way_around_an_approval() -> None:
     fleet = asking("a", "b")
     fleet.overrides["b"] = "try-this"
     fleet.decide()
-    assert fleet.told("b") == GatewayTarget(commit(1), SyncMode.PLAN)
+    assert fleet.target("b") == GatewayTarget(commit(1), SyncMode.PLAN)
     fleet.sync("a", "b")
     fleet.decide()
     assert request(fleet).state == "Pending", "the others do not wait for its plan"
@@ -306,7 +306,7 @@ def test_a_ref_of_its_own_is_no_way_around_an_approval() -> None:
 
 def test_a_stage_that_takes_an_approval_takes_it_of_a_ref_of_its_own_as_well() -> None:
     stages = (StagePolicy("first", ("a",)), StagePolicy("second", ("b",), require_approval=True))
-    fleet = PlayedFleet(("a", "b"), DeploymentPolicy(RolloutStrategy.CANARY, stages))
+    fleet = SimulatedFleet(("a", "b"), DeploymentPolicy(RolloutStrategy.CANARY, stages))
     fleet.overrides |= {"a": "try-this", "b": "try-this"}
     fleet.decide()
     assert fleet.last.targets == {"b": GatewayTarget(commit(1), SyncMode.PLAN)}
@@ -342,7 +342,7 @@ def test_with_stages_only_those_whose_turn_it_is_apply_what_was_approved() -> No
     fleet.approve()
     fleet.decide()
     assert fleet.has_it() == {"a"}
-    held = fleet.told("b")
+    held = fleet.target("b")
     assert (held.mode, bool(held.plan)) == (SyncMode.PLAN, True), "the plan that was approved is kept for it"
     fleet.sync()
     fleet.decide()

@@ -33,7 +33,7 @@ from stoker.domain.protocol import (
     SyncState,
 )
 from stoker.domain.reasons import Reason
-from stoker_testkit.environments.rollout_simulation import BEGIN, PlayedFleet, commit
+from stoker_testkit.environments.rollout_simulation import BEGIN, SimulatedFleet, commit
 
 FIVE = ("lab", "filler", "packer", "plant", "office")
 
@@ -53,7 +53,7 @@ def two_stages() -> DeploymentPolicy:
 
 
 def test_one_stage_after_the_other_and_who_is_in_none_goes_last() -> None:
-    fleet = PlayedFleet(FIVE, two_stages())
+    fleet = SimulatedFleet(FIVE, two_stages())
     fleet.decide()
     assert fleet.has_it() == {"lab"}
     assert fleet.stages() == {"pilot": "Syncing", "lines": "Waiting", "(others)": "Waiting"}
@@ -78,7 +78,7 @@ def test_one_stage_after_the_other_and_who_is_in_none_goes_last() -> None:
 
 
 def test_a_health_check_is_asked_for_until_the_pause_is_over_and_the_one_after_it_decides() -> None:
-    fleet = PlayedFleet(FIVE, two_stages(), check=None)
+    fleet = SimulatedFleet(FIVE, two_stages(), check=None)
     fleet.decide()
     fleet.sync("lab")
     first = fleet.decide().check_up
@@ -118,7 +118,9 @@ def test_no_certificate_but_a_gateways_is_believed_as_it_is(
     stages = canary(
         StagePolicy("pilot", ("lab",), 30.0, f"https://{host}/x?key=hidden"), StagePolicy("b", ("filler",))
     )
-    fleet = PlayedFleet(FIVE, stages, check=None, access=GatewayAccessPolicy(insecure_skip_verify=insecure))
+    fleet = SimulatedFleet(
+        FIVE, stages, check=None, access=GatewayAccessPolicy(insecure_skip_verify=insecure)
+    )
     fleet.decide()
     fleet.sync("lab")
     check_up = fleet.decide().check_up
@@ -127,7 +129,7 @@ def test_no_certificate_but_a_gateways_is_believed_as_it_is(
 
 
 def test_a_slow_gateway_is_reported_and_counts_when_the_pause_is_over() -> None:
-    fleet = PlayedFleet(FIVE, two_stages(), check="lab answered 503")
+    fleet = SimulatedFleet(FIVE, two_stages(), check="lab answered 503")
     fleet.decide()
     fleet.sync("lab")
     assert fleet.decide().trouble is None
@@ -145,7 +147,7 @@ def test_a_slow_gateway_is_reported_and_counts_when_the_pause_is_over() -> None:
 
 
 def test_a_check_that_fails_stops_everything_until_a_new_request_or_a_new_commit() -> None:
-    fleet = PlayedFleet(FIVE, two_stages(), check="lab answered 503")
+    fleet = SimulatedFleet(FIVE, two_stages(), check="lab answered 503")
     fleet.decide()
     fleet.sync("lab")
     fleet.decide()
@@ -178,7 +180,7 @@ def test_a_check_that_fails_stops_everything_until_a_new_request_or_a_new_commit
 
 
 def test_a_gateway_that_fails_stops_everything_and_is_named() -> None:
-    fleet = PlayedFleet(
+    fleet = SimulatedFleet(
         FIVE, canary(StagePolicy("pilot", ("lab", "filler")), StagePolicy("rest", ("packer",)))
     )
     fleet.decide()
@@ -205,7 +207,7 @@ def test_a_gateway_that_fails_stops_everything_and_is_named() -> None:
 def test_only_what_says_something_about_the_commit_stops_a_stage(
     report: dict[str, object], stops: bool
 ) -> None:
-    fleet = PlayedFleet(FIVE, two_stages())
+    fleet = SimulatedFleet(FIVE, two_stages())
     fleet.decide()
     before = fleet.reports["lab"]
     assert before is not None
@@ -215,7 +217,7 @@ def test_only_what_says_something_about_the_commit_stops_a_stage(
 
 
 def test_a_stage_waits_for_verification_where_it_is_known() -> None:
-    fleet = PlayedFleet(
+    fleet = SimulatedFleet(
         ("lab", "filler"), canary(StagePolicy("pilot", ("lab",)), StagePolicy("rest", ("filler",)))
     )
     fleet.decide()
@@ -231,7 +233,7 @@ def test_a_stage_waits_for_verification_where_it_is_known() -> None:
 
 
 def test_a_gateway_that_does_not_exist_is_named_and_waited_for() -> None:
-    fleet = PlayedFleet(
+    fleet = SimulatedFleet(
         ("filler",), canary(StagePolicy("pilot", ("ghost",)), StagePolicy("rest", ("filler",)))
     )
     made = fleet.decide()
@@ -242,7 +244,7 @@ def test_a_gateway_that_does_not_exist_is_named_and_waited_for() -> None:
 
 
 def test_stages_that_are_new_in_the_spec_are_not_gone_through_for_what_everybody_has() -> None:
-    fleet = PlayedFleet(FIVE)
+    fleet = SimulatedFleet(FIVE)
     fleet.decide()
     fleet.sync()
     fleet.deployment, fleet.check = two_stages(), "it would fail"
@@ -252,7 +254,7 @@ def test_stages_that_are_new_in_the_spec_are_not_gone_through_for_what_everybody
 
 def test_a_new_leader_goes_on_where_the_old_one_was() -> None:
     """Nothing but the status and the map is handed over, and a pass that could not write is made again."""
-    fleet = PlayedFleet(FIVE, two_stages())
+    fleet = SimulatedFleet(FIVE, two_stages())
     fleet.decide()
     fleet.sync("lab")
     fleet.decide()
@@ -270,7 +272,7 @@ def test_a_new_leader_goes_on_where_the_old_one_was() -> None:
 
 
 def test_a_gateway_that_was_never_synced_is_not_held() -> None:
-    fleet = PlayedFleet(FIVE, two_stages())
+    fleet = SimulatedFleet(FIVE, two_stages())
     fleet.reports["plant"] = GatewayReport("plant", sync_status=SyncState.ERROR)
     fleet.reports["office"] = None
     fleet.decide()
@@ -279,7 +281,7 @@ def test_a_gateway_that_was_never_synced_is_not_held() -> None:
 
 @pytest.mark.parametrize("passes", [0, 2], ids=["at once", "after passes in which it was silent"])
 def test_a_pod_that_restarts_as_the_commit_comes_keeps_its_place(passes: int) -> None:
-    fleet = PlayedFleet(FIVE, two_stages())
+    fleet = SimulatedFleet(FIVE, two_stages())
     fleet.number = 0
     fleet.decide()  # everybody is there
     fleet.reports["plant"] = None
@@ -287,7 +289,7 @@ def test_a_pod_that_restarts_as_the_commit_comes_keeps_its_place(passes: int) ->
         fleet.decide()
     fleet.number = 1
     fleet.decide()
-    assert fleet.told("plant") == GatewayTarget(commit(0))
+    assert fleet.target("plant") == GatewayTarget(commit(0))
     assert fleet.has_it() == {"lab"}
     fleet.reports["plant"] = GatewayReport("plant", sync_status=SyncState.PENDING)
     fleet.decide()
@@ -295,37 +297,37 @@ def test_a_pod_that_restarts_as_the_commit_comes_keeps_its_place(passes: int) ->
 
 
 def test_who_is_on_the_way_to_the_commit_before_stays_on_it_when_the_next_one_comes() -> None:
-    fleet = PlayedFleet(FIVE)
+    fleet = SimulatedFleet(FIVE)
     fleet.decide()
     fleet.deployment = two_stages()
     fleet.act("plant")
     fleet.number = 2
     fleet.decide()
-    assert fleet.told("plant") == GatewayTarget(commit(1)), "and not back at commit 0"
+    assert fleet.target("plant") == GatewayTarget(commit(1)), "and not back at commit 0"
     assert fleet.has_it() == {"lab"}
 
 
 def test_a_pod_that_is_replaced_comes_back_to_the_order_that_it_had() -> None:
-    fleet = PlayedFleet(FIVE, two_stages())
+    fleet = SimulatedFleet(FIVE, two_stages())
     fleet.decide()
-    held = fleet.told("plant")
+    held = fleet.target("plant")
     assert held == GatewayTarget(commit(0))
     fleet.names = FIVE[:3] + FIVE[4:]
     fleet.decide()
-    assert fleet.told("plant") == held, "while it is away"
+    assert fleet.target("plant") == held, "while it is away"
     fleet.names = FIVE
     fleet.reports["plant"] = None
     fleet.decide()
-    assert fleet.told("plant") == held
+    assert fleet.target("plant") == held
 
     fleet.names = FIVE[:3] + FIVE[4:]
     fleet.number = 2  # the commit comes while it is away
     fleet.decide()
-    assert fleet.told("plant") == held
+    assert fleet.target("plant") == held
 
 
 def test_orders_are_found_again_when_gateways_begin_to_go_by_the_names_of_their_pods() -> None:
-    fleet = PlayedFleet(("lab", "plant"), canary(StagePolicy("pilot", ("lab",))))
+    fleet = SimulatedFleet(("lab", "plant"), canary(StagePolicy("pilot", ("lab",))))
     fleet.decide()
     fleet.published = AgentMetadata(commit=commit(1), targets={"plant": GatewayTarget(commit(0))})
     pod = replace(fleet.gateway("plant"), target="plant-0")
@@ -344,7 +346,7 @@ WEIGHTS = DeploymentPolicy(
 
 
 def test_the_heaviest_go_first_all_together_then_the_next() -> None:
-    fleet = PlayedFleet(FIVE, WEIGHTS)
+    fleet = SimulatedFleet(FIVE, WEIGHTS)
     fleet.decide()
     assert fleet.has_it() == {"plant"}
     assert {one.gateway: one.why for one in fleet.last.held}["lab"] == "plant of weight 100"
@@ -379,7 +381,7 @@ def entry(gateway: str, *before: str, weight: int = 0) -> GatewayOrderPolicy:
     ],
 )
 def test_gateways_go_in_waves(order: list[GatewayOrderPolicy], waves: list[str]) -> None:
-    fleet = PlayedFleet(tuple("abcd"), DeploymentPolicy(order=tuple(order)))
+    fleet = SimulatedFleet(tuple("abcd"), DeploymentPolicy(order=tuple(order)))
     gone: set[str] = set()
     for wave in waves:
         fleet.decide()
@@ -426,7 +428,7 @@ def test_gateways_go_in_waves(order: list[GatewayOrderPolicy], waves: list[str])
 def test_a_circle_is_refused_and_spelt_out(
     deployment: DeploymentPolicy, profiles: dict[str, str], waits_for: dict[str, tuple[str, ...]], circle: str
 ) -> None:
-    fleet = PlayedFleet(("a", "b"), deployment, profiles=profiles, waits_for=waits_for)
+    fleet = SimulatedFleet(("a", "b"), deployment, profiles=profiles, waits_for=waits_for)
     made = fleet.decide()
     assert made.trouble is not None
     assert made.trouble.reason is Reason.DEPENDENCY_CYCLE
@@ -435,10 +437,10 @@ def test_a_circle_is_refused_and_spelt_out(
 
 
 def test_whom_a_stage_depends_on_goes_with_it_if_it_is_in_none() -> None:
-    """The papers' own example: plant is in no stage, and a gateway of the second stage depends on it."""
+    """The specified example: plant is in no stage, and a gateway of the second stage depends on it."""
     order = (GatewayOrderPolicy("plant", 100), GatewayOrderPolicy("filler", 80, ("plant",)))
     stages = canary(StagePolicy("pilot", ("lab",)), StagePolicy("lines", ("filler", "packer")))
-    fleet = PlayedFleet(FIVE, replace(stages, order=order))
+    fleet = SimulatedFleet(FIVE, replace(stages, order=order))
     waves: list[set[str]] = []
     for _ in range(5):
         before = fleet.has_it() if waves else set()
@@ -450,7 +452,7 @@ def test_whom_a_stage_depends_on_goes_with_it_if_it_is_in_none() -> None:
 
 
 def test_a_gateway_that_is_missing_from_the_order_is_named() -> None:
-    fleet = PlayedFleet(("a",), DeploymentPolicy(order=(entry("a", "ghost"),)))
+    fleet = SimulatedFleet(("a",), DeploymentPolicy(order=(entry("a", "ghost"),)))
     assert fleet.decide().held[0].why == "gateway ghost, which does not exist"
 
 
@@ -458,7 +460,7 @@ def test_a_gateway_that_is_missing_from_the_order_is_named() -> None:
 
 
 def test_so_many_at_once_first_come_first_served() -> None:
-    fleet = PlayedFleet(tuple("abcdef"), rate_limit=RateLimitPolicy(max_concurrent=2))
+    fleet = SimulatedFleet(tuple("abcdef"), rate_limit=RateLimitPolicy(max_concurrent=2))
     made = fleet.decide()
     assert fleet.has_it() == {"a", "b"}
     assert made.progress is not None
@@ -473,7 +475,7 @@ def test_so_many_at_once_first_come_first_served() -> None:
 
 
 def test_without_a_limit_all_go_and_with_an_empty_one_half_of_them() -> None:
-    fleet = PlayedFleet(tuple("abcde"))
+    fleet = SimulatedFleet(tuple("abcde"))
     fleet.decide()
     assert len(fleet.has_it()) == 5
     assert fleet.last.progress is None
@@ -482,7 +484,7 @@ def test_without_a_limit_all_go_and_with_an_empty_one_half_of_them() -> None:
 
 
 def test_so_many_a_minute_over_every_sixty_seconds() -> None:
-    fleet = PlayedFleet(tuple("abcdef"), rate_limit=RateLimitPolicy(max_concurrent=6, per_minute=2))
+    fleet = SimulatedFleet(tuple("abcdef"), rate_limit=RateLimitPolicy(max_concurrent=6, per_minute=2))
     made = fleet.decide()
     assert (len(fleet.has_it()), made.begun) == (2, 2)
     fleet.sync()
@@ -518,7 +520,7 @@ def test_when_there_is_room_again_is_known() -> None:
 
 
 def test_limits_count_over_commits_and_over_leaders() -> None:
-    fleet = PlayedFleet(tuple("abcd"), rate_limit=RateLimitPolicy(max_concurrent=4, per_minute=4))
+    fleet = SimulatedFleet(tuple("abcd"), rate_limit=RateLimitPolicy(max_concurrent=4, per_minute=4))
     fleet.decide()
     fleet.sync()
     fleet.number = 2
@@ -527,7 +529,7 @@ def test_limits_count_over_commits_and_over_leaders() -> None:
 
 
 def test_a_queue_that_does_not_become_shorter_is_reported_after_a_minute() -> None:
-    fleet = PlayedFleet(tuple("abc"), rate_limit=RateLimitPolicy(max_concurrent=1))
+    fleet = SimulatedFleet(tuple("abc"), rate_limit=RateLimitPolicy(max_concurrent=1))
     assert not fleet.decide().growing
     assert not fleet.decide(after=59).growing
     assert fleet.decide(after=2).growing
@@ -545,7 +547,7 @@ def test_a_stage_that_asks_for_it_waits_for_an_approval_of_its_own() -> None:
     stages = canary(
         StagePolicy("pilot", ("lab",)), StagePolicy("lines", ("filler", "packer"), require_approval=True)
     )
-    fleet = PlayedFleet(FIVE, stages, approval=ApprovalPolicy(timeout=600.0))
+    fleet = SimulatedFleet(FIVE, stages, approval=ApprovalPolicy(timeout=600.0))
     fleet.approve()  # before anything waits: it counts for nothing
     fleet.decide(after=5)
     assert fleet.has_it() == {"lab"}
@@ -553,8 +555,8 @@ def test_a_stage_that_asks_for_it_waits_for_an_approval_of_its_own() -> None:
     made = fleet.decide()
     assert made.approval is not None
     assert (made.approval.stage, made.approval.state) == ("lines", "Planning")
-    assert fleet.told("filler") == GatewayTarget(commit(1), SyncMode.PLAN)
-    assert fleet.told("plant") == GatewayTarget(commit(0)), "later stages plan nothing yet"
+    assert fleet.target("filler") == GatewayTarget(commit(1), SyncMode.PLAN)
+    assert fleet.target("plant") == GatewayTarget(commit(0)), "later stages plan nothing yet"
     fleet.sync()
     made = fleet.decide()
     assert made.approval is not None
@@ -563,7 +565,7 @@ def test_a_stage_that_asks_for_it_waits_for_an_approval_of_its_own() -> None:
     fleet.approve("main", made.approval.digest or "")
     fleet.decide()
     assert fleet.has_it() == {"lab", "filler", "packer"}
-    assert fleet.told("filler").plan
+    assert fleet.target("filler").plan
     fleet.sync()
     fleet.decide()
     assert fleet.has_it() == set(FIVE), "the last stage needs none"

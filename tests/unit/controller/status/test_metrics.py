@@ -1,4 +1,4 @@
-"""What the controller measures: each thing once, under the papers' names, and nothing that is gone."""
+"""Metrics of the controller: each value once, under the specified names, and no series of deleted objects."""
 
 from __future__ import annotations
 
@@ -80,16 +80,16 @@ def test_a_commit_that_was_rolled_back_counts_once(site: Site) -> None:
 
 
 def test_conditions_follow_the_status_and_leave_with_it(site: Site) -> None:
-    def said(*conditions: tuple[str, Any, str]) -> SyncStatus:
+    def with_conditions(*conditions: tuple[str, Any, str]) -> SyncStatus:
         return SyncStatus(conditions=tuple(condition(*each) for each in conditions))
 
     name = "ignition_sync_resource_condition"
-    site.meter.saw(KEY, said(("Ready", "False", "SyncFailed"), ("Stalled", "True", "InvalidSpec")))
+    site.meter.saw(KEY, with_conditions(("Ready", "False", "SyncFailed"), ("Stalled", "True", "InvalidSpec")))
     assert site.series(name) == {
         f'condition="Ready",{WHOSE},reason="SyncFailed"': 0,
         f'condition="Stalled",{WHOSE},reason="InvalidSpec"': 1,
     }
-    site.meter.saw(KEY, said(("Ready", "Unknown", "GatewaysSynced")))
+    site.meter.saw(KEY, with_conditions(("Ready", "Unknown", "GatewaysSynced")))
     assert site.series(name) == {f'condition="Ready",{WHOSE},reason="GatewaysSynced"': -1}
     site.meter.forget(KEY)
     assert site.series(name) == {}

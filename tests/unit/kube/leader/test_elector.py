@@ -15,8 +15,8 @@ from stoker_testkit.cluster.leader_election_simulation import (
     LEASE_PATH,
     NAMESPACE,
     Candidates,
-    Fate,
     MachineClock,
+    RequestOutcome,
     SimulatedClient,
     SimulatedServer,
 )
@@ -57,10 +57,12 @@ async def test_a_killed_leader_is_replaced_within_the_duration_and_two_seconds()
 async def test_a_look_that_was_long_on_its_way_counts_from_its_answer() -> None:
     it = Candidates()
     it.server.put(LEASE_PATH, {"metadata": {"name": LEASE}, "spec": {"holderIdentity": "other"}})
-    it.fates["a"] = Fate(there=2, back=2)  # the lease may have been renewed one second after it was sent
+    it.fates["a"] = RequestOutcome(
+        there=2, back=2
+    )  # the lease may have been renewed one second after it was sent
     it.start("a")
     await pass_time(4.1)
-    it.fates["a"] = Fate()
+    it.fates["a"] = RequestOutcome()
     await pass_time(14.8)
     assert it.holder == "other"
     await pass_time(0.2)
@@ -75,7 +77,7 @@ async def test_a_leader_that_is_cut_off_has_stopped_before_another_begins() -> N
     await pass_time(1)
     it.start("b")
     await pass_time(20)
-    it.fates["a"] = Fate(lost_there=True)
+    it.fates["a"] = RequestOutcome(lost_there=True)
     await it.change()
     assert it.acting() == []
     assert it.electors["a"].standing.error is not None
@@ -83,7 +85,7 @@ async def test_a_leader_that_is_cut_off_has_stopped_before_another_begins() -> N
     assert it.calls == ["a started", "a stopped"]
     await it.change()
     assert it.acting() == ["b"]
-    it.fates["a"] = Fate()
+    it.fates["a"] = RequestOutcome()
     await pass_time(60)
     assert it.acting() == ["b"]
     await it.end()
@@ -94,10 +96,15 @@ async def test_a_short_outage_costs_nothing() -> None:
     it = Candidates()
     it.start("a")
     await pass_time(6)
-    for fate in (Fate(lost_there=True), Fate(lost_back=True), Fate(error=500), Fate(error=403)):
+    for fate in (
+        RequestOutcome(lost_there=True),
+        RequestOutcome(lost_back=True),
+        RequestOutcome(error=500),
+        RequestOutcome(error=403),
+    ):
         it.fates["a"] = fate
         await pass_time(6)
-        it.fates["a"] = Fate()
+        it.fates["a"] = RequestOutcome()
         await pass_time(10)
         assert it.acting() == ["a"]
     assert it.calls == ["a started"]
@@ -160,13 +167,13 @@ async def test_deleting_the_lease_does_not_let_a_waiting_candidate_overtake_its_
 @in_virtual_time
 async def test_a_missing_namespace_is_reported_and_tried_again() -> None:
     it = Candidates()
-    it.fates["a"] = Fate(error=404)
+    it.fates["a"] = RequestOutcome(error=404)
     it.start("a")
     await pass_time(10)
     error = it.electors["a"].standing.error
     assert error is not None
     assert error.reason is Reason.NOT_FOUND
-    it.fates["a"] = Fate()
+    it.fates["a"] = RequestOutcome()
     await pass_time(2)
     assert it.acting() == ["a"]
     assert it.electors["a"].standing.error is None

@@ -13,7 +13,7 @@ from stoker_testkit.cluster.leader_election_simulation import (
     LEASE,
     LEASE_PATH,
     Candidates,
-    Fate,
+    RequestOutcome,
 )
 from stoker_testkit.virtual_time_loop import in_virtual_time, pass_time
 
@@ -68,9 +68,9 @@ async def test_while_the_work_refuses_to_end_the_lease_is_neither_given_back_nor
 
     task = asyncio.create_task(it.candidate("a").run(stubborn))
     await pass_time(1)
-    it.fates["a"] = Fate(lost_there=True)
+    it.fates["a"] = RequestOutcome(lost_there=True)
     await pass_time(60)
-    it.fates["a"] = Fate()
+    it.fates["a"] = RequestOutcome()
     await pass_time(60)
     assert len(begun) == 1
     assert not begun[0].remaining
@@ -134,9 +134,9 @@ async def test_an_error_while_the_work_is_stopped_does_not_end_the_candidacy() -
 
     task = asyncio.create_task(it.candidate("a").run(clumsy))
     await pass_time(1)
-    it.fates["a"] = Fate(lost_there=True)
+    it.fates["a"] = RequestOutcome(lost_there=True)
     await pass_time(30)
-    it.fates["a"] = Fate()
+    it.fates["a"] = RequestOutcome()
     await pass_time(30)
     assert len(begun) == 2
     task.cancel()
@@ -163,11 +163,11 @@ async def test_a_claim_whose_answer_never_came_is_given_back_too() -> None:
     it = Candidates()
     it.start("a")
     await pass_time(0.007)  # its first look is on the way back; the claim follows
-    it.fates["a"] = Fate(lost_back=True)
+    it.fates["a"] = RequestOutcome(lost_back=True)
     await pass_time(1)
     assert it.holder == "a"
     assert it.acting() == []
-    it.fates["a"] = Fate()
+    it.fates["a"] = RequestOutcome()
     await it.stop("a")
     assert it.holder == ""
 
@@ -177,9 +177,11 @@ async def test_giving_back_outlasts_a_late_renewal_of_our_own() -> None:
     it = Candidates()
     it.start("a")
     await pass_time(4.9)
-    it.fates["a"] = Fate(there=0.25)  # the renewal at 5.0 arrives after the next look and before the release
+    it.fates["a"] = RequestOutcome(
+        there=0.25
+    )  # the renewal at 5.0 arrives after the next look and before the release
     await pass_time(0.15)
-    it.fates["a"] = Fate(there=0.1, back=0.1)
+    it.fates["a"] = RequestOutcome(there=0.1, back=0.1)
     await it.stop("a")
     await pass_time(1)
     assert it.holder == ""
@@ -211,10 +213,10 @@ async def test_a_leader_knows_the_lease_as_it_was_before_its_own_claim() -> None
     it = Candidates()
     metadata = {"name": LEASE, "annotations": {"stoker.io/shards": "2"}}
     it.server.put(LEASE_PATH, {"metadata": metadata, "spec": {"holderIdentity": ""}})
-    it.fates["a"] = Fate(lost_back=True)  # the claim arrives, and nobody hears of it
+    it.fates["a"] = RequestOutcome(lost_back=True)  # the claim arrives, and nobody hears of it
     it.start("a")
     await pass_time(4)
-    it.fates["a"] = Fate()
+    it.fates["a"] = RequestOutcome()
     await pass_time(20)
     found = it.terms["a"][-1].found
     assert found is not None

@@ -18,8 +18,8 @@ from stoker.kube.client.resources import CONFIG_MAPS
 from stoker.kube.config.config import ClusterConfig
 from stoker.kube.leader.fencing import FencedClient, Leadership, LeadershipLost
 from stoker_testkit.cluster.leader_election_simulation import (
-    Fate,
     MachineClock,
+    RequestOutcome,
     SimulatedClient,
     SimulatedServer,
 )
@@ -85,7 +85,7 @@ async def test_the_fenced_client_reads_at_any_time_and_writes_only_while_leading
 @in_virtual_time
 async def test_a_write_that_waits_past_the_deadline_is_given_up() -> None:
     server, clock = SimulatedServer(), MachineClock()
-    network = SimulatedClient(server, clock, lambda: Fate(lost_there=True))
+    network = SimulatedClient(server, clock, lambda: RequestOutcome(lost_there=True))
     client = FencedClient(network, Leadership(NAME, "me", clock, deadline=10.0))
     with pytest.raises(LeadershipLost, match="while it was acting"):
         await client.replace(CONFIG_MAPS, BODY, "a", "n", into=ObjectHeader)

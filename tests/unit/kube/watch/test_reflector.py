@@ -138,7 +138,7 @@ class Scene:
             CONFIG_MAPS,
             namespace="shop",
             keep=bytes.decode,
-            on_change=lambda change: self.told.append(said(change)),
+            on_change=lambda change: self.told.append(described(change)),
             on_error=self.errors.append,
             on_recovered=lambda: self.recovered.append(self.clock.monotonic()),
             clock=self.clock,
@@ -163,7 +163,7 @@ class Scene:
             await self.task
 
 
-def said(change: ObjectChange[str]) -> str:
+def described(change: ObjectChange[str]) -> str:
     sign = "+" if change.added else "-" if change.deleted else "~"
     return f"{sign}{change.key.name}@{change.resource_version}"
 
@@ -191,7 +191,7 @@ async def test_changes_reach_the_listeners_when_the_store_has_them() -> None:
     scene = Scene([[page("10")]], [[event("ADDED", "a", "11"), event("DELETED", "a", "12"), FOREVER]])
     seen: list[tuple[str, bool]] = []
     scene.reflector.listen(
-        lambda change: seen.append((said(change), ObjectKey("shop", "a") in scene.reflector.store))
+        lambda change: seen.append((described(change), ObjectKey("shop", "a") in scene.reflector.store))
     )
     await scene.pass_time()
     assert seen == [("+a@11", True), ("-a@12", False)]
@@ -203,8 +203,8 @@ async def test_a_late_listener_gets_what_is_there_and_a_removed_one_gets_nothing
     await scene.pass_time()
     stays: list[str] = []
     leaves: list[str] = []
-    scene.reflector.listen(lambda change: stays.append(said(change)))
-    leave = scene.reflector.listen(lambda change: leaves.append(said(change)))
+    scene.reflector.listen(lambda change: stays.append(described(change)))
+    leave = scene.reflector.listen(lambda change: leaves.append(described(change)))
     leave()
     await scene.pass_time(5.0)
     assert stays == ["+a@3", "+b@11"]

@@ -13,7 +13,7 @@ import yaml
 from stoker.domain.errors import InvalidValue
 from stoker.reverser.encryption.age import AgeRecipient
 from stoker.reverser.encryption.sops import seal_document
-from stoker_testkit.services.sops_decrypt import NotOpened, opened
+from stoker_testkit.services.sops_decrypt import DecryptionFailed, opened
 
 WHEN = datetime(2026, 1, 1, 12, 30, tzinfo=UTC)
 ADA, BOB = pyrage.x25519.Identity.generate(), pyrage.x25519.Identity.generate()
@@ -45,7 +45,7 @@ def test_sops_opens_it_as_what_it_was() -> None:
 def test_each_recipient_opens_it_and_no_other_key() -> None:
     sealed = seal_document(SECRET, recipients(ADA, BOB), WHEN)
     assert opened(sealed, ADA) == opened(sealed, BOB) == SECRET
-    with pytest.raises(NotOpened):
+    with pytest.raises(DecryptionFailed):
         opened(sealed, pyrage.x25519.Identity.generate())
 
 
@@ -100,7 +100,7 @@ def test_every_shape_of_a_secret_is_opened(secret: dict[str, Any]) -> None:
 def test_a_changed_file_is_not_opened(before: bytes, after: bytes) -> None:
     sealed = seal_document(SECRET, recipients(ADA), WHEN)
     assert before in sealed
-    with pytest.raises(NotOpened):
+    with pytest.raises(DecryptionFailed):
         opened(sealed.replace(before, after), ADA)
 
 

@@ -66,12 +66,12 @@ AROUND = ExplainContext(
 )
 
 
-def said(resource: str, name: str = "a", namespace: str = "shop", **obj: Any) -> Explanation:
+def explained(resource: str, name: str = "a", namespace: str = "shop", **obj: Any) -> Explanation:
     return explain(obj, ManifestKey("", "v1", resource, namespace, name), SELECTION, AROUND)
 
 
 def test_a_written_object_names_its_file_and_its_rule() -> None:
-    assert said("configmaps") == Explanation(
+    assert explained("configmaps") == Explanation(
         True,
         (
             (
@@ -84,7 +84,7 @@ def test_a_written_object_names_its_file_and_its_rule() -> None:
 
 
 def test_a_secret_says_how_it_is_written_in_each_destination() -> None:
-    explanation = said("secrets")
+    explanation = explained("secrets")
     assert explanation.written
     assert explanation.lines == (
         (
@@ -98,10 +98,10 @@ def test_a_secret_says_how_it_is_written_in_each_destination() -> None:
 @pytest.mark.parametrize(
     ("explanation", "lines"),
     [
-        (said("pods"), ["core/v1/pods/shop/a is left out: its kind is excluded from every rule"]),
-        (said("endpoints2"), ["core/v1/endpoints2/shop/a is left out: no rule names its kind"]),
+        (explained("pods"), ["core/v1/pods/shop/a is left out: its kind is excluded from every rule"]),
+        (explained("endpoints2"), ["core/v1/endpoints2/shop/a is left out: no rule names its kind"]),
         (
-            said("configmaps", namespace="ops"),
+            explained("configmaps", namespace="ops"),
             [
                 (
                     "core/v1/configmaps/ops/a is left out: WatchRule shop/maps rules[0] "
@@ -110,7 +110,7 @@ def test_a_secret_says_how_it_is_written_in_each_destination() -> None:
             ],
         ),
         (
-            said("configmaps", "kube-root-ca.crt"),
+            explained("configmaps", "kube-root-ca.crt"),
             [
                 (
                     "core/v1/configmaps/shop/kube-root-ca.crt is left out: "
@@ -119,11 +119,11 @@ def test_a_secret_says_how_it_is_written_in_each_destination() -> None:
             ],
         ),
         (
-            said("secrets", "login"),
+            explained("secrets", "login"),
             ["core/v1/secrets/shop/login is left out: a resource of this product names it"],
         ),
         (
-            said("services"),
+            explained("services"),
             [
                 (
                     "core/v1/services/shop/a is left out: WatchRule shop/labelled rules[0] "
@@ -140,7 +140,7 @@ def test_a_secret_says_how_it_is_written_in_each_destination() -> None:
             ],
         ),
         (
-            said("serviceaccounts"),
+            explained("serviceaccounts"),
             [
                 (
                     "core/v1/serviceaccounts/shop/a is selected by WatchRule shop/lost rules[0], "
@@ -149,7 +149,7 @@ def test_a_secret_says_how_it_is_written_in_each_destination() -> None:
             ],
         ),
         (
-            said("widgets"),
+            explained("widgets"),
             [
                 (
                     "core/v1/widgets/shop/a is left out: WatchRule shop/maps rules[0] "

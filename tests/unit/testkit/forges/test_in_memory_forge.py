@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from stoker.forges import PullRequestDraft
-from stoker_testkit.forges.in_memory_forge import PlayedForge
+from stoker_testkit.forges.in_memory_forge import InMemoryForge
 from stoker_testkit.repositories.bare_repository import Repository
 
 LINES = "".join(f"line {number}\n" for number in range(6))
@@ -22,7 +22,7 @@ async def test_a_merge_deletes_what_the_branch_deleted_though_a_new_file_resembl
     new = LINES.replace("line 0", "mine")
     repository.commit({"view.py": None, "new.txt": new, "script.py": "ours\n"}, branch="changes", onto=fork)
     repository.commit({"script.py": "theirs\n"})
-    forge = PlayedForge(repository)
+    forge = InMemoryForge(repository)
     request = await forge.create(PullRequestDraft("changes", "main", "Changes"))
 
     forge.merge(request.number, squash=squash)

@@ -13,7 +13,7 @@ import pytest
 from stoker_testkit.kubelet.atomic_writer import swap
 from stoker_testkit.kubelet.pod_spec import Pod, PodRefused, Token, read_pod
 from stoker_testkit.kubelet.process_containers import ContainerPlace, GatewayImage, environment
-from stoker_testkit.kubelet.volumes import Missing, Volumes
+from stoker_testkit.kubelet.volumes import MissingVolumeSource, Volumes
 from stoker_testkit.wait_until import eventually
 
 
@@ -104,7 +104,7 @@ async def test_secrets_come_and_change_as_the_pod_asks(tmp_path: Path) -> None:
     assert (git / "..data").readlink() != before
 
     del objects.secrets["git"]
-    with pytest.raises(Missing, match="Secret git does not exist"):
+    with pytest.raises(MissingVolumeSource, match="Secret git does not exist"):
         await volumes.refresh(found)
     assert (git / "t").read_bytes() == b"new"
 

@@ -37,13 +37,13 @@ PREFIX = "/testing/"
 ControlBody = dict[str, object]
 
 
-class Control:
+class ControlRoutes:
     """One verb per method; what a verb does not understand is a ValueError."""
 
     def __init__(
-        self, mind: GatewayRuntime, settings: GatewaySettings, requests: Sequence[GatewayRequest]
+        self, runtime: GatewayRuntime, settings: GatewaySettings, requests: Sequence[GatewayRequest]
     ) -> None:
-        self._mind = mind
+        self._runtime = runtime
         self._settings = settings
         self._requests = requests
         self._verbs: dict[str, Callable[[ControlBody], Awaitable[ControlBody | None]]] = {
@@ -72,108 +72,108 @@ class Control:
         verb = self._verbs.get(request.match_info["verb"])
         if verb is None:
             raise web.HTTPNotFound
-        said = await body_of(request) if request.body_exists else {}
+        body = await body_of(request) if request.body_exists else {}
         try:
-            if not isinstance(said, dict):
+            if not isinstance(body, dict):
                 raise ValueError("a JSON object is expected")
-            answer = await verb(said)
+            answer = await verb(body)
         except (ValueError, KeyError, TypeError) as error:
             return web.json_response({"message": str(error)}, status=400)
         return web.json_response(answer if answer is not None else {})
 
     async def _loaded(self, _: web.Request) -> web.Response:
-        mind = self._mind
+        runtime = self._runtime
         return web.json_response(
             {
                 "projects": {
                     name: {path: resource.digest for path, resource in project.resources.items()}
-                    for name, project in mind.projects.items()
+                    for name, project in runtime.projects.items()
                 },
-                "config": {path: resource.digest for path, resource in mind.config.items()},
-                "scans": mind.scans_done,
-                "scanActive": any(scanning.active for scanning in mind.kinds.values()),
-                "state": mind.state,
-                "faults": mind.faults,
-                "active": mind.active,
-                "stale": await mind.stale(),
+                "config": {path: resource.digest for path, resource in runtime.config.items()},
+                "scans": runtime.scans_done,
+                "scanActive": any(scanning.active for scanning in runtime.kinds.values()),
+                "state": runtime.state,
+                "faults": runtime.faults,
+                "active": runtime.active,
+                "stale": await runtime.stale(),
             }
         )
 
-    async def _open_designer(self, said: ControlBody) -> None:
-        self._mind.sessions.open_designer(Designer(**_texts(said)))
+    async def _open_designer(self, body: ControlBody) -> None:
+        self._runtime.sessions.open_designer(Designer(**_texts(body)))
 
-    async def _close_designer(self, said: ControlBody) -> None:
-        if not self._mind.sessions.end_designer(_text(said, "id")):
-            raise ValueError(f"no Designer has the id {said['id']!r}")
+    async def _close_designer(self, body: ControlBody) -> None:
+        if not self._runtime.sessions.end_designer(_text(body, "id")):
+            raise ValueError(f"no Designer has the id {body['id']!r}")
 
-    async def _open_session(self, said: ControlBody) -> None:
-        after = said.pop("leaves_after", 0.2)
-        browser = PerspectiveBrowser(**_texts(said), leaves_after=None if after is None else _number(after))
-        self._mind.sessions.open_browser(browser)
+    async def _open_session(self, body: ControlBody) -> None:
+        after = body.pop("leaves_after", 0.2)
+        browser = PerspectiveBrowser(**_texts(body), leaves_after=None if after is None else _number(after))
+        self._runtime.sessions.open_browser(browser)
 
-    async def _close_session(self, said: ControlBody) -> None:
-        if not self._mind.sessions.close_browser(_text(said, "id")):
-            raise ValueError(f"no session has the id {said['id']!r}")
+    async def _close_session(self, body: ControlBody) -> None:
+        if not self._runtime.sessions.close_browser(_text(body, "id")):
+            raise ValueError(f"no session has the id {body['id']!r}")
 
-    async def _state(self, said: ControlBody) -> None:
-        self._mind.state = State(_text(said, "state"))
+    async def _state(self, body: ControlBody) -> None:
+        self._runtime.state = State(_text(body, "state"))
 
-    async def _change_settings(self, said: ControlBody) -> None:
-        for name, value in said.items():
+    async def _change_settings(self, body: ControlBody) -> None:
+        for name, value in body.items():
             old = getattr(self._settings, name, None)
             if isinstance(old, StrEnum):
-                value = type(old)(str(value))  # noqa: PLW2901 - a word becomes what it stands for
+                value = type(old)(str(value))  # noqa: PLW2901 - text becomes the value of its type
             elif isinstance(old, float) and isinstance(value, int):
                 value = float(value)  # noqa: PLW2901
             if not isinstance(old, str | int | float) or type(value) is not type(old):
                 raise ValueError(f"no setting {name!r} takes {value!r}")
             setattr(self._settings, name, value)
 
-    async def _scan(self, said: ControlBody) -> None:
-        self._mind.ask_for_scan(ScanLockKind(_text(said, "kind")), releases=False)
+    async def _scan(self, body: ControlBody) -> None:
+        self._runtime.ask_for_scan(ScanLockKind(_text(body, "kind")), releases=False)
 
-    async def _saving(self, said: ControlBody) -> None:
-        self._mind.kinds[ScanLockKind(_text(said, "kind"))].saving = said["busy"] is True
+    async def _saving(self, body: ControlBody) -> None:
+        self._runtime.kinds[ScanLockKind(_text(body, "kind"))].saving = body["busy"] is True
 
-    async def _scan_at_random(self, said: ControlBody) -> None:
-        seed = said.get("seed")
-        self._mind.scan_at_random(_number(said["rate"]), seed if isinstance(seed, int) else None)
+    async def _scan_at_random(self, body: ControlBody) -> None:
+        seed = body.get("seed")
+        self._runtime.scan_at_random(_number(body["rate"]), seed if isinstance(seed, int) else None)
 
-    async def _restart(self, said: ControlBody) -> None:
-        self._mind.restart(_number(said.get("seconds", self._settings.restart_seconds)))
+    async def _restart(self, body: ControlBody) -> None:
+        self._runtime.restart(_number(body.get("seconds", self._settings.restart_seconds)))
 
-    async def _pending(self, said: ControlBody) -> None:
-        tasks = said["tasks"]
+    async def _pending(self, body: ControlBody) -> None:
+        tasks = body["tasks"]
         if not isinstance(tasks, list):
             raise TypeError("tasks is a list")
-        self._mind.pending = [str(one) for one in tasks]
+        self._runtime.pending = [str(one) for one in tasks]
 
-    async def _save(self, said: ControlBody) -> ControlBody:
-        return {"written": self._mind.save(_text(said, "path"), _text(said, "text").encode())}
+    async def _save(self, body: ControlBody) -> ControlBody:
+        return {"written": self._runtime.save(_text(body, "path"), _text(body, "text").encode())}
 
     async def _stale(self, _: ControlBody) -> ControlBody:
         return {
-            "stale": await self._mind.stale(),
-            "mishaps": [asdict(one) for one in self._mind.witness.mishaps],
-            "poisoned": self._mind.poisoned(),
+            "stale": await self._runtime.stale(),
+            "mishaps": [asdict(one) for one in self._runtime.witness.mishaps],
+            "poisoned": self._runtime.poisoned(),
         }
 
     async def _asked(self, _: ControlBody) -> ControlBody:
         return {"requests": [asdict(one) for one in self._requests]}
 
     async def _messages(self, _: ControlBody) -> ControlBody:
-        return {"messages": [asdict(one) for one in self._mind.sessions.messages]}
+        return {"messages": [asdict(one) for one in self._runtime.sessions.messages]}
 
 
-def _text(said: ControlBody, name: str) -> str:
-    found = said[name]
+def _text(body: ControlBody, name: str) -> str:
+    found = body[name]
     if not isinstance(found, str):
         raise TypeError(f"{name} is a text")
     return found
 
 
-def _texts(said: ControlBody) -> dict[str, str]:
-    return {name: _text(said, name) for name in said}
+def _texts(body: ControlBody) -> dict[str, str]:
+    return {name: _text(body, name) for name in body}
 
 
 def _number(value: object) -> float:

@@ -16,13 +16,13 @@ from typing import NamedTuple
 from aiohttp import web
 
 from stoker_testkit.gateway.runtime import GatewayRuntime, State
-from stoker_testkit.gateway.settings import ApiKey, GatewaySettings, Insecure, Paths, Role
+from stoker_testkit.gateway.settings import ApiKey, GatewaySettings, Paths, PlainHttpPolicy, Role
 
-__all__ = ["API", "HEADER", "ApiKey", "GatewaySettings", "Insecure", "Paths", "Role"]
+__all__ = ["API", "HEADER", "ApiKey", "GatewaySettings", "Paths", "PlainHttpPolicy", "Role"]
 
 HEADER = "X-Ignition-API-Token"
 API = "/data/api/v1"
-PAPERS = "/data/api/v2"
+API_V2 = "/data/api/v2"
 KEY_NAME = web.RequestKey("key_name", str)
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -33,10 +33,10 @@ def _always(_: GatewaySettings) -> bool:
 
 
 def in_83(settings: GatewaySettings) -> bool:
-    return settings.paths is not Paths.PAPERS
+    return settings.paths is not Paths.V2
 
 
-def in_papers(settings: GatewaySettings) -> bool:
+def in_v2(settings: GatewaySettings) -> bool:
     return settings.paths is not Paths.V83
 
 
@@ -50,11 +50,11 @@ class Route(NamedTuple):
     takes_body: bool = False
 
 
-class Guard:
-    """Stands before every route of the API."""
+class RequestChecks:
+    """Checks every request before the routes of the API."""
 
-    def __init__(self, mind: GatewayRuntime, settings: GatewaySettings) -> None:
-        self._mind = mind
+    def __init__(self, runtime: GatewayRuntime, settings: GatewaySettings) -> None:
+        self._runtime = runtime
         self._settings = settings
 
     def guarded(self, route: Route) -> Handler:
@@ -70,9 +70,9 @@ class Guard:
             return web.Response(status=302, headers={"Location": "/welcome"})
         if not settings.version.startswith("8.3") or not route.offered(settings):
             return page(404, "Not Found")
-        if self._mind.state is not State.RUNNING:
+        if self._runtime.state is not State.RUNNING:
             return page(503, "Gateway is not running")
-        if not request.secure and settings.insecure is Insecure.REDIRECTED:
+        if not request.secure and settings.insecure is PlainHttpPolicy.REDIRECTED:
             return web.Response(status=302, headers={"Location": f"https://{request.host}{request.path}"})
         return self._forbidden(request, writes=route.method != "GET") or _misshapen(request, route)
 
@@ -83,7 +83,7 @@ class Guard:
         if key is None or not colon or not hmac.compare_digest(secret.encode(), key.secret.encode()):
             return web.Response(status=401)
         request[KEY_NAME] = name
-        if not request.secure and self._settings.insecure is Insecure.REFUSED:
+        if not request.secure and self._settings.insecure is PlainHttpPolicy.REFUSED:
             return web.json_response({"message": "A secure connection is required"}, status=403)
         if not (key.write if writes else key.read):
             return web.json_response({"message": "The security level is not granted"}, status=403)
@@ -94,7 +94,7 @@ def _misshapen(request: web.Request, route: Route) -> web.Response | None:
     if not request.body_exists:
         return None
     if not route.takes_body:
-        return web.json_response({"message": "There is nothing to be said in a body here"}, status=400)
+        return web.json_response({"message": "This request takes no body"}, status=400)
     if "Content-Type" in request.headers and request.content_type != "application/json":
         return page(415, "Unsupported Media Type")
     return None

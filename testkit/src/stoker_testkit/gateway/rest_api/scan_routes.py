@@ -20,8 +20,8 @@ READ_ONLY = "This gateway is the backup of a redundant pair; changes are made on
 class ScanRoutes:
     """`scan/{projects,config}` and `scan-lock/{projects,config}`."""
 
-    def __init__(self, mind: GatewayRuntime, settings: GatewaySettings) -> None:
-        self._mind = mind
+    def __init__(self, runtime: GatewayRuntime, settings: GatewaySettings) -> None:
+        self._runtime = runtime
         self._settings = settings
 
     def routes(self) -> list[Route]:
@@ -34,16 +34,16 @@ class ScanRoutes:
 
     async def _scan(self, request: web.Request) -> web.Response:
         kind = _kind(request)
-        if refusal := self._settings.scan_refusal or (READ_ONLY if self._mind.refuses_edits else ""):
+        if refusal := self._settings.scan_refusal or (READ_ONLY if self._runtime.refuses_edits else ""):
             return politely_refused(refusal)
-        self._mind.ask_for_scan(kind, releases=True)
+        self._runtime.ask_for_scan(kind, releases=True)
         return self._status_of(kind)
 
     async def _status(self, request: web.Request) -> web.Response:
         return self._status_of(_kind(request))
 
     def _status_of(self, kind: ScanLockKind) -> web.Response:
-        scanning = self._mind.kinds[kind]
+        scanning = self._runtime.kinds[kind]
         return web.json_response(
             {
                 "scanActive": scanning.active,
@@ -56,12 +56,12 @@ class ScanRoutes:
         kind = _kind(request)
         if not request.body_exists:
             return page(500, "Internal Server Error")
-        if self._mind.refuses_edits:
+        if self._runtime.refuses_edits:
             return politely_refused(READ_ONLY)
         asked = _timeouts(await body_of(request))
         if asked is None:
             return web.json_response({"message": "acquireTimeout and holdTimeout are seconds"}, status=400)
-        match await self._mind.kinds[kind].take(*asked):
+        match await self._runtime.kinds[kind].take(*asked):
             case ScanLockResult.BY_ANOTHER:
                 return web.json_response({"message": "The lock is held"}, status=409)
             case ScanLockResult.NOT_IN_TIME:
@@ -69,7 +69,7 @@ class ScanRoutes:
         return web.json_response({"holdTimeout": asked[1]})
 
     async def _lock_info(self, request: web.Request) -> web.Response:
-        scanning = self._mind.kinds[_kind(request)]
+        scanning = self._runtime.kinds[_kind(request)]
         if not scanning.locked():
             return web.Response(status=204)
         return web.json_response({"queued": len(scanning.queue), "remaining": round(scanning.left(), 3)})
@@ -86,7 +86,7 @@ def _kind(request: web.Request) -> ScanLockKind:
         raise web.HTTPNotFound from None
 
 
-def _timeouts(said: object) -> tuple[float, float] | None:
-    found = [said.get(name) for name in ("acquireTimeout", "holdTimeout")] if isinstance(said, dict) else []
+def _timeouts(body: object) -> tuple[float, float] | None:
+    found = [body.get(name) for name in ("acquireTimeout", "holdTimeout")] if isinstance(body, dict) else []
     seconds = [one for one in found if isinstance(one, int) and not isinstance(one, bool) and one >= 0]
     return (seconds[0], seconds[1]) if len(seconds) == 2 and seconds[1] > 0 else None

@@ -2,7 +2,7 @@
 
 The API of 8.3 lists Designers below `/data/api/v1` and Perspective sessions below the
 module's own prefix, with a slash at the end; it ends a session with the id and the words
-in the query, and has no way to write to somebody who may stay. The papers have one list
+in the query, and cannot send a message without closing. The specification has one list
 of both kinds below `/data/api/v2`, in which `type` tells them apart, a list of design
 sessions, and a message to one session.
 """
@@ -13,11 +13,11 @@ from aiohttp import web
 
 from stoker_testkit.gateway.rest_api.request_checks import (
     API,
-    PAPERS,
+    API_V2,
     Route,
     body_of,
     in_83,
-    in_papers,
+    in_v2,
     items,
 )
 from stoker_testkit.gateway.runtime import GatewayRuntime
@@ -27,11 +27,11 @@ from stoker_testkit.gateway.settings import GatewaySettings
 PERSPECTIVE = "/data/perspective/api/v1/sessions"
 
 
-class PeopleRoutes:
+class SessionRoutes:
     """Both generations of paths."""
 
-    def __init__(self, mind: GatewayRuntime, settings: GatewaySettings) -> None:
-        self._sessions = mind.sessions
+    def __init__(self, runtime: GatewayRuntime, settings: GatewaySettings) -> None:
+        self._sessions = runtime.sessions
         self._settings = settings
 
     def routes(self) -> list[Route]:
@@ -41,10 +41,10 @@ class PeopleRoutes:
             Route("DELETE", f"{API}/designer/{{id}}", self._end_designer, in_83),
             Route("GET", f"{PERSPECTIVE}/", self._browsers, in_83),
             Route("DELETE", PERSPECTIVE, self._close_browsers, in_83),
-            Route("GET", f"{PAPERS}/design/sessions", self._design_sessions, in_papers),
-            Route("GET", f"{PAPERS}/sessions", self._all_sessions, in_papers),
-            Route("POST", f"{PAPERS}/sessions/{{id}}/message", self._message, in_papers, takes_body=True),
-            Route("DELETE", f"{PAPERS}/sessions/{{id}}", self._close_any, in_papers),
+            Route("GET", f"{API_V2}/design/sessions", self._design_sessions, in_v2),
+            Route("GET", f"{API_V2}/sessions", self._all_sessions, in_v2),
+            Route("POST", f"{API_V2}/sessions/{{id}}/message", self._message, in_v2, takes_body=True),
+            Route("DELETE", f"{API_V2}/sessions/{{id}}", self._close_any, in_v2),
         ]
 
     async def _designers(self, request: web.Request) -> web.Response:
@@ -75,17 +75,17 @@ class PeopleRoutes:
         return web.json_response({"terminated": sum(closed)})
 
     async def _design_sessions(self, request: web.Request) -> web.Response:
-        found = [self._in_papers(one) for one in self._sessions.designers.values()]
+        found = [self._in_v2(one) for one in self._sessions.designers.values()]
         return web.json_response({"sessions": found})
 
     async def _all_sessions(self, request: web.Request) -> web.Response:
-        found = [self._in_papers(one) for one in self._sessions.designers.values()]
-        found += [self._in_papers(one) for one in self._sessions.browsers.values()]
+        found = [self._in_v2(one) for one in self._sessions.designers.values()]
+        found += [self._in_v2(one) for one in self._sessions.browsers.values()]
         return web.json_response({"sessions": found})
 
     async def _message(self, request: web.Request) -> web.Response:
-        said = await body_of(request)
-        text = said.get("message") if isinstance(said, dict) else None
+        body = await body_of(request)
+        text = body.get("message") if isinstance(body, dict) else None
         if not isinstance(text, str) or not text:
             return web.json_response({"message": "message is required"}, status=400)
         if not self._sessions.message(request.match_info["id"], text):
@@ -124,7 +124,7 @@ class PeopleRoutes:
             "pageIds": ["page"],
         }
 
-    def _in_papers(self, one: Designer | PerspectiveBrowser) -> dict[str, object]:
+    def _in_v2(self, one: Designer | PerspectiveBrowser) -> dict[str, object]:
         """Under other names, as another generation would have them."""
         return {
             "sessionId": one.id,

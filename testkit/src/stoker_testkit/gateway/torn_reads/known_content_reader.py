@@ -1,4 +1,4 @@
-"""Somebody who reads a data folder all the time, as a gateway does.
+"""A reader of a data folder that reads all the time, as a gateway does.
 
 It knows every content that a file may ever have, from the oldest tree to the youngest.
 A file of another content is torn; a `resource.json` whose data is older than itself, or
@@ -21,7 +21,7 @@ Tree = Mapping[str, bytes]
 
 
 class KnownContentReader:
-    """Looks at `place` until it is told to stop; `trees` are in the order in which they were wanted."""
+    """Reads `place` until it is stopped; `trees` are in the order in which they were desired."""
 
     def __init__(self, place: Path, trees: Sequence[Tree], left_alone: Tree | None = None) -> None:
         self.looks = 0
@@ -58,7 +58,7 @@ class KnownContentReader:
     def _judge(self, path: str, content: bytes) -> None:
         known = [n for n, tree in enumerate(self._trees) if tree.get(path) == content]
         if not known and self._left_alone.get(path) != content:
-            self.trouble.append(f"{path} is torn, or nobody knows it")
+            self.trouble.append(f"{path} is torn, or is of no known version")
         elif known and path.rpartition("/")[2] == RESOURCE:
             self._complete(path, content, known[0])
 

@@ -6,7 +6,7 @@ whole, data first and `resource.json` last, can cause none of them:
 
 - a file that was whole is empty, half or missing under the same `resource.json`;
 - a resource that was read half is whole at a later look;
-- a `resource.json` that nobody saw fit its data lies there, unchanged, when data that
+- a `resource.json` that never matched its data is there, unchanged, when data that
   its signature fits arrives: it was in place before its data.
 """
 
@@ -39,13 +39,13 @@ class TornRead:
 class _SignedClaim:
     """A signed `resource.json` whose data was not there when it was first seen."""
 
-    said: Mapping[str, object]
+    manifest_data: Mapping[str, object]
     manifests: set[str] = field(default_factory=set)
     """Its digest, and that of what the gateway itself made of it."""
 
 
 class ScanRecorder(ObservationLog):
-    """Told of every reading of every scan; survives the gateway's restarts."""
+    """Receives every reading of every scan; survives the gateway's restarts."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -62,7 +62,7 @@ class ScanRecorder(ObservationLog):
         if reading.fits:
             self._fitted.add((resource, now.manifest))
         elif reading.claims and resource not in self._claims and (resource, now.manifest) not in self._fitted:
-            self._claims[resource] = _SignedClaim(reading.said, {now.manifest})
+            self._claims[resource] = _SignedClaim(reading.manifest_data, {now.manifest})
         self.put_down(resource, now)
 
     def rewrote(self, resource: str, loaded: LoadedResource) -> None:
@@ -91,7 +91,7 @@ class ScanRecorder(ObservationLog):
             return
         if reading.loaded.manifest not in claim.manifests:
             del self._claims[resource]
-        elif signature(claim.said, reading.contents) == claimed(claim.said):
+        elif signature(claim.manifest_data, reading.contents) == claimed(claim.manifest_data):
             self._catch(TornRead(resource, TornReadKind.EARLY))
             del self._claims[resource]
 
