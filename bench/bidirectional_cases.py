@@ -60,12 +60,12 @@ async def measure(url: str, folder: Path) -> dict[str, float]:
     data.mkdir()
     files = FilesIntent((FileMapping("s", "projects"),))
     job = SyncJob(SourceIntent(RepoUrl(url), GitRef("main")), files, TemplateValues(), data, folder / "cache")
-    keeper = open_keeper(job, noise=ResourceNoise())
-    await keeper.sync()
+    folder_sync = open_keeper(job, noise=ResourceNoise())
+    await folder_sync.sync()
     policy = BidirectionalPolicy(enabled=True, watch_paths=("projects/**",), debounce=0.0)
     ready, clock = Ready(), SystemClock()
     capturing = ChangeCapture(
-        policy, keeper, ready, OutboxAddress("g", "g"), clock, noise=ResourceNoise(), tell=lambda _: None
+        policy, folder_sync, ready, OutboxAddress("g", "g"), clock, noise=ResourceNoise(), tell=lambda _: None
     )
     watch = CaptureLoop(capturing, data, clock, debounce=0.0)
     watch.start()

@@ -54,15 +54,15 @@ STEPS = {"sync": SyncOptions(), "trust": SyncOptions(walk=False), "dry": SyncOpt
 async def obey(url: str, data: Path, cache: Path) -> None:
     files = FilesIntent((FileMapping("services/gateway", "gateway", when_missing=MissingSourcePolicy.FAIL),))
     job = SyncJob(SourceIntent(RepoUrl(url), GitRef("main")), files, TemplateValues(), data, cache)
-    keeper = open_keeper(job)
+    folder_sync = open_keeper(job)
     for line in sys.stdin:
-        print(json.dumps(await measured(keeper, STEPS[line.strip()])), flush=True)
+        print(json.dumps(await measured(folder_sync, STEPS[line.strip()])), flush=True)
 
 
-async def measured(keeper: FolderSync, wish: SyncOptions) -> dict[str, float]:
+async def measured(folder_sync: FolderSync, wish: SyncOptions) -> dict[str, float]:
     """One pass; like the agent, nobody holds on to its report."""
     before = cpu_seconds(), time.monotonic(), written_bytes()
-    done = (await keeper.sync(wish)).done
+    done = (await folder_sync.sync(wish)).done
     return {
         "cpu": cpu_seconds() - before[0],
         "wall": time.monotonic() - before[1],

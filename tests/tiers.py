@@ -28,7 +28,7 @@ NEEDS = ("cluster", "services", "slow")
 FIXTURES = {
     "control_plane": "cluster",
     "control_plane_with_controllers": "cluster",
-    "clinic": "cluster",
+    "installed": "cluster",
     "gitea": "services",
 }
 FOLDERS = {

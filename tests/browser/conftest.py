@@ -70,7 +70,9 @@ def open_page(browser: Browser) -> Iterator[OpenPage]:
                 context.clock.install()
             page = context.new_page()
             if not forgiving:
-                page.on("console", lambda said: troubles.append(said.text) if said.type == "error" else None)
+                page.on(
+                    "console", lambda value: troubles.append(value.text) if value.type == "error" else None
+                )
             page.on("pageerror", lambda error: troubles.append(str(error)))
             page.on(
                 "request", lambda asked: None if asked.url.startswith(url) else troubles.append(asked.url)

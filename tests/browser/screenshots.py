@@ -28,7 +28,7 @@ SMALLEST = 24
 LOOK = (Path(__file__).parent / "layout_checks.js").read_text()
 
 
-class Looking:
+class ScreenshotRun:
     """Looks at the page light and dark, takes pictures, and keeps what is wrong."""
 
     def __init__(self, page: Page, sizes: Iterable[str] = tuple(SIZES), *, whole: bool = False) -> None:

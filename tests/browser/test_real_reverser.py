@@ -22,7 +22,7 @@ from stoker_testkit.reverser.author_webhook_manifest import without_rules
 from stoker_testkit.reverser.reverser_environment import ReverserSite
 from stoker_testkit.wait_until import eventually
 
-from .screenshots import Looking
+from .screenshots import ScreenshotRun
 
 pytestmark = pytest.mark.xdist_group("browser")
 
@@ -102,7 +102,7 @@ def test_every_state_of_its_destinations_is_shown(
         site.start(f"--dashboard-bind-address=127.0.0.1:{port}", *capturing)
         eventually(SignedInBrowser(port).answers, PATIENCE, site.tail)
         page = open_page(f"http://127.0.0.1:{port}", token=boss.reveal())
-        look = Looking(page, whole=True)
+        look = ScreenshotRun(page, whole=True)
 
         headline(page, "Nothing to see yet")
         expect(page.locator("#nothing")).to_contain_text("A GitDestination writes the cluster to git")
@@ -233,6 +233,6 @@ def test_a_watch_without_permission_is_not_called_up_to_date(
         house.grant("rules", "visitor", may_list("watchrules"))
         expect(card).to_contain_text("WatchRule machines: ", timeout=PATIENCE * 1000)
         expect(card).to_contain_text("deployments.apps is forbidden")
-        look = Looking(page, whole=True)
+        look = ScreenshotRun(page, whole=True)
         look("reverser-no-permission")
     assert look.wrong == {}

@@ -16,7 +16,7 @@ from stoker_testkit.repositories.bare_repository import Repository
 from stoker_testkit.repositories.git_http_server import GitHttpServer
 from stoker_testkit.secret_leaks.tracked_credentials import known
 
-from .screenshots import Looking
+from .screenshots import ScreenshotRun
 
 pytestmark = pytest.mark.xdist_group("browser")
 
@@ -55,7 +55,11 @@ def test_every_state_of_the_gateway_is_shown_without_a_table(
     with SimulatedGateway.start(site.data, scan_seconds=0.0) as gateway:
         key = f"--api-key-file={site.place / 'key'}"
         with opened(site, open_page, f"--gateway={gateway.url}", key) as page:
-            look, more, lone = Looking(page, whole=True), page.locator("#verdict-more"), page.locator("#lone")
+            look, more, lone = (
+                ScreenshotRun(page, whole=True),
+                page.locator("#verdict-more"),
+                page.locator("#lone"),
+            )
             headline(page, "Syncing filler failed")
             expect(more).to_have_text("Nothing was delivered to it yet. Stoker tries again by itself.")
             expect(lone.locator(".trouble")).to_contain_text("plant.git/' not found")  # to its end

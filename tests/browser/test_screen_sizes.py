@@ -13,7 +13,7 @@ from stoker_testkit.dashboard import sample_fleets
 from stoker_testkit.dashboard.chromium import OpenPage
 from stoker_testkit.dashboard.fake_fleet_server import EDITOR, FakeFleetServer
 
-from .screenshots import SIZES, Looking
+from .screenshots import SIZES, ScreenshotRun
 
 pytestmark = pytest.mark.xdist_group("browser")
 
@@ -23,7 +23,7 @@ def test_the_main_states_can_be_read_and_used(open_page: OpenPage, size: str) ->
     calm = sample_fleets.in_step()
     with FakeFleetServer.start(*calm) as served:
         page = open_page(served.url, token="", size=SIZES[size], forgiving=True)
-        look = Looking(page, (size,))
+        look = ScreenshotRun(page, (size,))
         expect(page.locator("#sign-in")).to_be_visible()
         look("sign-in", stop=False)
         page.get_by_label("Token").fill(EDITOR)

@@ -38,8 +38,8 @@ def names(page: Page) -> list[str]:
 def test_the_fleet_at_a_glance(fleet: FakeFleetServer, open_page: OpenPage) -> None:
     page = open_page(fleet.url)
     expect(page.get_by_role("heading", level=1)).to_have_text("1 gateway failed, 1 resource has a problem")
-    said = page.locator("#tally button").all_inner_texts()
-    counts = [" ".join(one.split()) for one in said]
+    texts = page.locator("#tally button").all_inner_texts()
+    counts = [" ".join(one.split()) for one in texts]
     assert counts == [
         "1 failed",
         "1 drifted",
@@ -72,12 +72,12 @@ def test_a_user_who_sees_nothing_reads_why_that_may_be(open_page: OpenPage) -> N
     with FakeFleetServer.start() as served:
         page = open_page(served.url, token=VIEWER)
         expect(page.get_by_role("heading", level=1)).to_have_text("Nothing to see yet")
-        said = page.locator("#nothing")
-        expect(said).to_contain_text("none that your account may see")
-        expect(said).to_contain_text("signed in as viewer@plant.example")
+        element = page.locator("#nothing")
+        expect(element).to_contain_text("none that your account may see")
+        expect(element).to_contain_text("signed in as viewer@plant.example")
         served.put(sample_fleets.resource("line-1"))
         expect(page.get_by_role("heading", level=1)).to_have_text("No gateways yet")
-        expect(said).to_be_hidden()
+        expect(element).to_be_hidden()
 
 
 def test_a_fleet_in_step_is_calm(open_page: OpenPage) -> None:

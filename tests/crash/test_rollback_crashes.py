@@ -78,7 +78,7 @@ EVERY = tuple(
 
 
 @dataclass
-class World:
+class SyncedFolder:
     """A folder that was synced twice, and what it was in between."""
 
     place: Path
@@ -110,13 +110,13 @@ class World:
 
     @property
     def snapshots(self) -> list[str]:
-        said = self.run(*self.arguments("rollback", "--list")).document
-        return [one["id"] for one in said["snapshots"] if not one["trouble"]]
+        output = self.run(*self.arguments("rollback", "--list")).document
+        return [one["id"] for one in output["snapshots"] if not one["trouble"]]
 
-    def copied(self, to: Path) -> World:
+    def copied(self, to: Path) -> SyncedFolder:
         shutil.copytree(self.place, to)
         (to / "line.yaml").write_text(RESOURCES.replace("URL", self.repository.path.as_uri()))
-        return World(to, self.repository, self.commands)
+        return SyncedFolder(to, self.repository, self.commands)
 
 
 @pytest.fixture(scope="module")
@@ -128,86 +128,88 @@ def commands() -> Iterator[Commands]:
 @pytest.fixture(scope="module")
 def synced(
     tmp_path_factory: pytest.TempPathFactory, commands: Commands
-) -> tuple[World, dict[str, tuple[int, str]]]:
+) -> tuple[SyncedFolder, dict[str, tuple[int, str]]]:
     """Two commits later, with the folder as it was after the first."""
     place = tmp_path_factory.mktemp("world")
-    world = World(place / "world", Repository.create(place / "repo.git"), commands)
-    world.data.mkdir(parents=True)
-    (world.place / "line.yaml").write_text(RESOURCES.replace("URL", world.repository.path.as_uri()))
-    world.repository.commit(ONE)
-    assert world.sync().code == 0
-    before = world.tree()
-    world.repository.commit(TWO)
-    assert world.sync().code == 0
-    return world, before
+    synced_folder = SyncedFolder(place / "world", Repository.create(place / "repo.git"), commands)
+    synced_folder.data.mkdir(parents=True)
+    (synced_folder.place / "line.yaml").write_text(
+        RESOURCES.replace("URL", synced_folder.repository.path.as_uri())
+    )
+    synced_folder.repository.commit(ONE)
+    assert synced_folder.sync().code == 0
+    before = synced_folder.tree()
+    synced_folder.repository.commit(TWO)
+    assert synced_folder.sync().code == 0
+    return synced_folder, before
 
 
-def check_automatic(world: World, before: dict[str, tuple[int, str]], kill: str) -> bool:
+def check_automatic(synced_folder: SyncedFolder, before: dict[str, tuple[int, str]], kill: str) -> bool:
     """Whether the process was killed there; raises unless the next one ends where it should."""
-    bad, notes = world.repository.tip(), RollbackRecords(world.data / ".sync-state")
-    (taken,) = world.snapshots
+    bad, notes = synced_folder.repository.tip(), RollbackRecords(synced_folder.data / ".sync-state")
+    (taken,) = synced_folder.snapshots
     notes.keep(QuarantineRecord(bad, message="it does not work", snapshot=taken, restored=False))
-    killed = world.sync(kill)
+    killed = synced_folder.sync(kill)
     for _ in range(2):
-        again = world.sync()
+        again = synced_folder.sync()
         assert again.code == 3, again
         assert again.document["reason"] == "AutoRollback"
-        assert world.tree() == before
+        assert synced_folder.tree() == before
     held = notes.quarantine
     assert held is not None
     assert (held.commit, held.restored) == (bad, True)
-    assert not (world.data / ".sync-staging").exists()
+    assert not (synced_folder.data / ".sync-staging").exists()
     return killed.code == -signal.SIGKILL
 
 
-def check_asked(world: World, before: dict[str, tuple[int, str]], kill: str) -> bool:
+def check_asked(synced_folder: SyncedFolder, before: dict[str, tuple[int, str]], kill: str) -> bool:
     """The same for somebody who goes back by hand."""
-    (taken,) = world.snapshots
-    back = world.arguments("rollback", f"--to={taken}")
-    killed = world.run(*back, kill=kill)
-    again = world.run(*back)
+    (taken,) = synced_folder.snapshots
+    back = synced_folder.arguments("rollback", f"--to={taken}")
+    killed = synced_folder.run(*back, kill=kill)
+    again = synced_folder.run(*back)
     assert again.code == 0, again
-    assert world.tree() == before
-    assert world.sync().code == 3
-    assert world.run(*world.arguments("rollback", "--release")).code == 0
-    assert world.sync().code == 0
-    assert world.tree() != before
+    assert synced_folder.tree() == before
+    assert synced_folder.sync().code == 3
+    assert synced_folder.run(*synced_folder.arguments("rollback", "--release")).code == 0
+    assert synced_folder.sync().code == 0
+    assert synced_folder.tree() != before
     return killed.code == -signal.SIGKILL
 
 
 @pytest.mark.parametrize("kill", REACHED)
 def test_an_interrupted_rollback_is_finished_and_the_commit_stays_out(
-    synced: tuple[World, dict[str, tuple[int, str]]], tmp_path: Path, kill: str
+    synced: tuple[SyncedFolder, dict[str, tuple[int, str]]], tmp_path: Path, kill: str
 ) -> None:
-    world, before = synced
-    assert check_automatic(world.copied(tmp_path / "world"), before, kill), "the kill has to happen"
+    synced_folder, before = synced
+    assert check_automatic(synced_folder.copied(tmp_path / "world"), before, kill), "the kill has to happen"
 
 
 @pytest.mark.parametrize("kill", ["snapshot.take.after", "rollback.settle.before", "rename.before"])
 def test_a_user_who_rolls_back_can_simply_do_so_again(
-    synced: tuple[World, dict[str, tuple[int, str]]], tmp_path: Path, kill: str
+    synced: tuple[SyncedFolder, dict[str, tuple[int, str]]], tmp_path: Path, kill: str
 ) -> None:
-    world, before = synced
-    assert check_asked(world.copied(tmp_path / "world"), before, kill), "the kill has to happen"
+    synced_folder, before = synced
+    assert check_asked(synced_folder.copied(tmp_path / "world"), before, kill), "the kill has to happen"
 
 
 @pytest.mark.parametrize(
     "kill", ["snapshot.take.before", "snapshot.rename.after", "snapshot.take.after", "carry.after"]
 )
 def test_a_sync_that_is_killed_around_its_copy_converges_and_the_copies_are_whole(
-    synced: tuple[World, dict[str, tuple[int, str]]], tmp_path: Path, kill: str
+    synced: tuple[SyncedFolder, dict[str, tuple[int, str]]], tmp_path: Path, kill: str
 ) -> None:
-    world = synced[0].copied(tmp_path / "world")
-    tip = world.repository.tip()
+    synced_folder = synced[0].copied(tmp_path / "world")
+    tip = synced_folder.repository.tip()
     try:
-        world.repository.commit({"s/swap/now": "three"})
-        assert world.sync(kill).code == -signal.SIGKILL
-        assert world.sync().code == 0
-        assert (world.data / "projects/P/swap/now").read_text() == "three"
-        for taken in world.snapshots:
-            assert world.run(*world.arguments("rollback", f"--to={taken}")).code == 0
+        synced_folder.repository.commit({"s/swap/now": "three"})
+        assert synced_folder.sync(kill).code == -signal.SIGKILL
+        assert synced_folder.sync().code == 0
+        assert (synced_folder.data / "projects/P/swap/now").read_text() == "three"
+        for taken in synced_folder.snapshots:
+            assert synced_folder.run(*synced_folder.arguments("rollback", f"--to={taken}")).code == 0
     finally:
-        world.repository.set_branch("main", tip)
+        synced_folder.repository.set_branch("main", tip)
 
 
 @pytest.mark.parametrize(
@@ -259,8 +261,8 @@ def die(plant: AgentEnvironment, pod: AgentPod, kill: str) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("kill", EVERY)
 def test_wherever_the_rollback_is_killed_it_completes(
-    synced: tuple[World, dict[str, tuple[int, str]]], tmp_path: Path, kill: str
+    synced: tuple[SyncedFolder, dict[str, tuple[int, str]]], tmp_path: Path, kill: str
 ) -> None:
-    world, before = synced
-    check_automatic(world.copied(tmp_path / "automatic"), before, kill)
-    check_asked(world.copied(tmp_path / "asked"), before, kill)
+    synced_folder, before = synced
+    check_automatic(synced_folder.copied(tmp_path / "automatic"), before, kill)
+    check_asked(synced_folder.copied(tmp_path / "asked"), before, kill)

@@ -94,7 +94,7 @@ def normalized(tree: Mapping[str, bytes]) -> dict[str, bytes]:
 
 
 @dataclass
-class World:
+class SyncSite:
     """A repository, a data folder with files of others in it, and the way to bring both together."""
 
     place: Path
@@ -117,9 +117,9 @@ class World:
     def repository(self) -> Repository:
         return Repository(self.place.parent / f"{self.place.name.partition('.')[0]}.git")
 
-    def copied(self, to: Path) -> World:
+    def copied(self, to: Path) -> SyncSite:
         shutil.copytree(self.place, to)
-        return World(**{**self.__dict__, "place": to})
+        return SyncSite(**{**self.__dict__, "place": to})
 
     def furnish(self, **more: bytes) -> None:
         put(self.data, ELSEWHERE)
@@ -150,8 +150,8 @@ class World:
 
     def approval(self) -> tuple[str, ...]:
         """With what a person allows that all that is kept may go."""
-        said = self.commands.run(*self.arguments("--dry-run")).document
-        return (f"--approve-plan={said['planDigest']}",) if said["planDigest"] else ()
+        result = self.commands.run(*self.arguments("--dry-run")).document
+        return (f"--approve-plan={result['planDigest']}",) if result["planDigest"] else ()
 
     @contextmanager
     def watched(self) -> Iterator[None]:
@@ -189,55 +189,55 @@ class World:
         }
 
 
-def first(world: World) -> None:
+def first(site: SyncSite) -> None:
     """Nothing was ever synced here, but a ledger was, whose manifest is gone."""
-    world.furnish()
-    put(world.data, {".sync-state/journal": b"of another life"})
-    world.commit(ONE)
+    site.furnish()
+    put(site.data, {".sync-state/journal": b"of another life"})
+    site.commit(ONE)
 
 
-def bare(world: World) -> None:
+def bare(site: SyncSite) -> None:
     """Nothing was ever synced here."""
-    world.furnish()
-    world.commit(ONE)
+    site.furnish()
+    site.commit(ONE)
 
 
-def change(world: World) -> None:
+def change(site: SyncSite) -> None:
     """Files are added, modified, deleted, made executable, become folders, and folders files."""
-    world.furnish()
-    world.commit(ONE)
-    assert world.sync().code == 0
-    world.commit(TWO, "run.sh")
+    site.furnish()
+    site.commit(ONE)
+    assert site.sync().code == 0
+    site.commit(TWO, "run.sh")
 
 
-def healed(world: World) -> None:
+def healed(site: SyncSite) -> None:
     """The same with a mirror that is damaged."""
-    change(world)
-    (shallow,) = (world.place / "cache").rglob("shallow")
+    change(site)
+    (shallow,) = (site.place / "cache").rglob("shallow")
     shallow.write_text("nonsense\n")
 
 
-def orphans(world: World) -> None:
+def orphans(site: SyncSite) -> None:
     """What others have put there before us goes, because a person has approved it."""
-    world.goes = dict(STRAYS)
-    world.options = MIRROR
-    world.furnish()
-    world.commit(ONE)
-    assert world.sync().code == 0
-    world.commit(TWO, "run.sh")
-    world.left_alone = {path: content for path, content in KEPT.items() if path.startswith(".")}
-    world.goes = {**STRAYS, "mine.txt": KEPT["mine.txt"]}
-    world.approves = True
+    site.goes = dict(STRAYS)
+    site.options = MIRROR
+    site.furnish()
+    site.commit(ONE)
+    assert site.sync().code == 0
+    site.commit(TWO, "run.sh")
+    site.left_alone = {path: content for path, content in KEPT.items() if path.startswith(".")}
+    site.goes = {**STRAYS, "mine.txt": KEPT["mine.txt"]}
+    site.approves = True
 
 
-def derived(world: World) -> None:
+def derived(site: SyncSite) -> None:
     """Contents are shaped on their way, so git does not have what is delivered."""
-    world.normalizes = True
-    world.options = ("--gateway-name=gateway-7",)
-    change(world)
+    site.normalizes = True
+    site.options = ("--gateway-name=gateway-7",)
+    change(site)
 
 
-SCENARIOS: dict[str, Callable[[World], None]] = {
+SCENARIOS: dict[str, Callable[[SyncSite], None]] = {
     one.__name__: one for one in (first, bare, change, healed, orphans, derived)
 }
 # All others are reached on the way from one commit to the next.
@@ -259,78 +259,80 @@ def commands() -> Iterator[Commands]:
         yield commands
 
 
-class Worlds:
+class SyncSites:
     """Each scenario is prepared once and copied for every cell."""
 
     def __init__(self, place: Path, commands: Commands) -> None:
         self._place = place
         self._commands = commands
-        self._ready: dict[str, World] = {}
+        self._ready: dict[str, SyncSite] = {}
         self._numbers = itertools.count()
 
     @contextmanager
-    def new(self, scenario: str) -> Iterator[World]:
+    def new(self, scenario: str) -> Iterator[SyncSite]:
         if scenario not in self._ready:
-            world = World(self._place / scenario, self._commands)
-            SCENARIOS[scenario](world)
-            self._ready[scenario] = world
+            site = SyncSite(self._place / scenario, self._commands)
+            SCENARIOS[scenario](site)
+            self._ready[scenario] = site
         copy = self._ready[scenario].copied(self._place / f"{scenario}.{next(self._numbers)}")
         yield copy
         shutil.rmtree(copy.place)
 
 
 @pytest.fixture(scope="module")
-def worlds(tmp_path_factory: pytest.TempPathFactory, commands: Commands) -> Iterator[Worlds]:
+def sites(tmp_path_factory: pytest.TempPathFactory, commands: Commands) -> Iterator[SyncSites]:
     above = MEMORY if MEMORY.is_dir() else tmp_path_factory.mktemp("worlds")
     with tempfile.TemporaryDirectory(dir=above) as place:
-        yield Worlds(Path(place), commands)
+        yield SyncSites(Path(place), commands)
 
 
-def finish(world: World) -> None:
+def finish(site: SyncSite) -> None:
     """The next run converges, and the one after it has nothing to do."""
-    with world.watched():
-        if world.approves:  # the killed pass left another plan behind
-            world.options = MIRROR
-            world.options += world.approval()
-        ended = world.sync()
-        if world.approves:
-            world.options = MIRROR
+    with site.watched():
+        if site.approves:  # the killed pass left another plan behind
+            site.options = MIRROR
+            site.options += site.approval()
+        ended = site.sync()
+        if site.approves:
+            site.options = MIRROR
     assert ended.code == 0, ended
-    world.assert_arrived()
-    before = world.all_but_the_writer()
-    ended = world.sync()
+    site.assert_arrived()
+    before = site.all_but_the_writer()
+    ended = site.sync()
     assert (ended.code, ended.changed) == (0, [])
-    assert world.all_but_the_writer() == before
+    assert site.all_but_the_writer() == before
 
 
-def killed(world: World, failure: str) -> bool:
+def killed(site: SyncSite, failure: str) -> bool:
     """One cell; False if the process did not come that far."""
-    outside = world.elsewhere()
-    if world.approves:
-        world.options += world.approval()
-    with world.watched():
-        ended = world.sync(failure)
+    outside = site.elsewhere()
+    if site.approves:
+        site.options += site.approval()
+    with site.watched():
+        ended = site.sync(failure)
     if ended.code != -signal.SIGKILL:
         assert ended.code == 0, ended
-        world.assert_arrived()
+        site.assert_arrived()
         return False
-    assert world.elsewhere() == outside
-    finish(world)
-    assert world.elsewhere() == outside
+    assert site.elsewhere() == outside
+    finish(site)
+    assert site.elsewhere() == outside
     return True
 
 
 @pytest.mark.parametrize("name", failpoints.ALL_FAILPOINTS)
-def test_after_a_kill_the_next_run_converges_and_no_reader_saw_half_a_file(worlds: Worlds, name: str) -> None:
-    with worlds.new(REACHED_IN.get(name.rpartition(".")[0], "change")) as world:
-        assert killed(world, name), f"{name} is never reached"
+def test_after_a_kill_the_next_run_converges_and_no_reader_saw_half_a_file(
+    sites: SyncSites, name: str
+) -> None:
+    with sites.new(REACHED_IN.get(name.rpartition(".")[0], "change")) as site:
+        assert killed(site, name), f"{name} is never reached"
 
 
-def turns(worlds: Worlds, scenario: str, name: str) -> int:
+def turns(sites: SyncSites, scenario: str, name: str) -> int:
     """How often the process comes there: as often as it was killed there, and recovered."""
     for turn in itertools.count():
-        with worlds.new(scenario) as world:
-            if not killed(world, f"{name}:{turn + 1}"):
+        with sites.new(scenario) as site:
+            if not killed(site, f"{name}:{turn + 1}"):
                 break
     return turn
 
@@ -341,54 +343,54 @@ SPOTS = [("orphans", "unlink.after"), ("orphans", "rmdir.before"), ("derived", "
 
 
 @pytest.mark.parametrize(("scenario", "name"), SPOTS)
-def test_it_does_so_at_every_turn_of_some(worlds: Worlds, scenario: str, name: str) -> None:
-    assert turns(worlds, scenario, name) > 3
+def test_it_does_so_at_every_turn_of_some(sites: SyncSites, scenario: str, name: str) -> None:
+    assert turns(sites, scenario, name) > 3
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("scenario", SCENARIOS)
 @pytest.mark.parametrize("name", failpoints.ALL_FAILPOINTS)
-def test_it_does_so_at_every_turn_of_every_failpoint(worlds: Worlds, scenario: str, name: str) -> None:
-    assert turns(worlds, scenario, name) or name not in ALWAYS
+def test_it_does_so_at_every_turn_of_every_failpoint(sites: SyncSites, scenario: str, name: str) -> None:
+    assert turns(sites, scenario, name) or name not in ALWAYS
 
 
 @pytest.mark.parametrize("scenario", ["bare", "change"])
 @pytest.mark.parametrize("name", ["rename.after:2", "folder.rename.after", "flush.before", "flush.after"])
 def test_what_a_killed_pass_wrote_is_known_as_ours_when_the_repository_has_moved_on(
-    worlds: Worlds, scenario: str, name: str
+    sites: SyncSites, scenario: str, name: str
 ) -> None:
     """Without its word of what it was about to write it would be a stranger's, and stay."""
     later = {path: ONE[path] for path in ("v/resource.json", "v/view.json", "v/code.py")}
-    with worlds.new(scenario) as world:
-        assert world.sync(name).code == -signal.SIGKILL
-        world.repository.commit({f"s/{path}": it for path, it in later.items()}, branch="later", replace=True)
-        world.options = ("--ref=later",)
-        world.trees, world.wanted = [*world.trees, later], dict.fromkeys(later, 0o644)
-        finish(world)
+    with sites.new(scenario) as site:
+        assert site.sync(name).code == -signal.SIGKILL
+        site.repository.commit({f"s/{path}": it for path, it in later.items()}, branch="later", replace=True)
+        site.options = ("--ref=later",)
+        site.trees, site.wanted = [*site.trees, later], dict.fromkeys(later, 0o644)
+        finish(site)
 
 
-def test_the_command_from_its_very_start_dies_and_recovers_in_the_same_way(worlds: Worlds) -> None:
-    with worlds.new("change") as world:
+def test_the_command_from_its_very_start_dies_and_recovers_in_the_same_way(sites: SyncSites) -> None:
+    with sites.new("change") as site:
         command = [sys.executable, "-m", "stoker_testkit.faults.failpoints", "rename.after:3", "--"]
-        with world.watched():
-            done = subprocess.run([*command, *world.arguments()], check=False, timeout=60)
+        with site.watched():
+            done = subprocess.run([*command, *site.arguments()], check=False, timeout=60)
         assert done.returncode == -signal.SIGKILL
-        finish(world)
+        finish(site)
 
 
-def check_failing_disk(world: World, failure: str) -> bool:
+def check_failing_disk(site: SyncSite, failure: str) -> bool:
     """A disk that fails from here on: said by name, nothing lost, and all well when it is mended."""
-    outside = world.elsewhere()
-    if world.approves:
-        world.options = world.approval()
-    with world.watched():
-        ended = world.sync(failure)
+    outside = site.elsewhere()
+    if site.approves:
+        site.options = site.approval()
+    with site.watched():
+        ended = site.sync(failure)
     assert "Traceback" not in ended.err, ended.err
     assert ended.code in range(5), ended
     if ended.code:
         assert ended.document.get("reason") in (*Reason,) or ended.document["errors"], ended
-    assert world.elsewhere() == outside
-    finish(world)
+    assert site.elsewhere() == outside
+    finish(site)
     return ended.code != 0
 
 
@@ -402,15 +404,15 @@ ERRORS = ("enospc", "eio", "erofs")
 
 
 @pytest.mark.parametrize(("name", "error"), list(zip(BREAKABLE, itertools.cycle(ERRORS), strict=False)))
-def test_a_disk_that_fails_is_named_and_nothing_is_lost(worlds: Worlds, name: str, error: str) -> None:
-    with worlds.new(REACHED_IN.get(name.rpartition(".")[0], "change")) as world:
-        assert check_failing_disk(world, f"{name}={error}") or name.startswith(HARMLESS), "nobody was told"
+def test_a_disk_that_fails_is_named_and_nothing_is_lost(sites: SyncSites, name: str, error: str) -> None:
+    with sites.new(REACHED_IN.get(name.rpartition(".")[0], "change")) as site:
+        assert check_failing_disk(site, f"{name}={error}") or name.startswith(HARMLESS), "nobody was told"
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("scenario", SCENARIOS)
 @pytest.mark.parametrize("name", BREAKABLE)
-def test_it_is_so_with_every_error_at_every_place(worlds: Worlds, scenario: str, name: str) -> None:
+def test_it_is_so_with_every_error_at_every_place(sites: SyncSites, scenario: str, name: str) -> None:
     for error, turn in itertools.product(ERRORS, (1, 2, 3, 5)):
-        with worlds.new(scenario) as world:
-            check_failing_disk(world, f"{name}:{turn}={error}")
+        with sites.new(scenario) as site:
+            check_failing_disk(site, f"{name}:{turn}={error}")

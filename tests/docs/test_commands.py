@@ -109,7 +109,7 @@ def test_a_mention_with_an_option_that_there_is_not_is_found(examiner: CommandCh
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["sync", "--interval", "$EVERY", "--data-dir", "x"], None),
         (["status", "one"], "nothing takes"),
@@ -118,9 +118,9 @@ def test_a_mention_with_an_option_that_there_is_not_is_found(examiner: CommandCh
         (["dev"], "no verb"),
     ],
 )
-def test_values_are_read_as_the_command_line_reads_them(words: list[str], said: str | None) -> None:
+def test_values_are_read_as_the_command_line_reads_them(words: list[str], message: str | None) -> None:
     found = trouble(cli, words)
-    assert (found is None) if said is None else (said in (found or "")), found
+    assert (found is None) if message is None else (message in (found or "")), found
 
 
 def test_shell_is_taken_apart() -> None:

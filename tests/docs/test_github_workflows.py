@@ -54,9 +54,10 @@ def test_every_step_of_a_workflow_is_a_command(name: str, examiner: CommandCheck
 
 
 @pytest.mark.parametrize(
-    ("broken", "code", "said"), [(False, 0, "projects/filler/project.json"), (True, 3, "ConfigSyntaxError")]
+    ("broken", "code", "message"),
+    [(False, 0, "projects/filler/project.json"), (True, 3, "ConfigSyntaxError")],
 )
-def test_a_pull_request_is_checked(tmp_path: Path, broken: bool, code: int, said: str) -> None:
+def test_a_pull_request_is_checked(tmp_path: Path, broken: bool, code: int, message: str) -> None:
     """In a shallow clone without a branch, as the action checks it out."""
     files = dict(plant())
     if broken:
@@ -85,4 +86,4 @@ def test_a_pull_request_is_checked(tmp_path: Path, broken: bool, code: int, said
         timeout=60,
     )
     assert done.returncode == code, done.stderr
-    assert said in done.stdout
+    assert message in done.stdout

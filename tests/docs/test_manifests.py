@@ -61,13 +61,13 @@ def test_every_manifest_is_taken_and_every_value_rendered(
             continue
         counted[content.sort] += 1
         used |= {content.foreign} - {""}
-        wrong += [f"{place}: {said}" for said in judged(content, asked, others, tmp_path, used)]
+        wrong += [f"{place}: {message}" for message in judged(content, asked, others, tmp_path, used)]
     for fence in (fence for page in pages for fence in page.fences if fence.language == "sh"):
         for place, call in patches_of(fence, kubectl):
             for text in call.values("-p", "--patch"):  # a file is a fence of its own
                 patched = patch_of(call.operands[0].partition("/")[0], text)
-                said = None if patched is None else asked.trouble(patched)
-                wrong += [f"{place}: {said}"] if said else []
+                message = None if patched is None else asked.trouble(patched)
+                wrong += [f"{place}: {message}"] if message else []
     assert not wrong, "\n".join(wrong)
     assert min(counted.values()) > 3
     shell = {
@@ -100,17 +100,17 @@ def judged(
             if refused:
                 yield refused
         elif others.serves(one) and not asked.serves(one):
-            if said := others.trouble(one):
-                yield said
+            if message := others.trouble(one):
+                yield message
         elif asked.serves(one) or (key := foreign_key(str(one["kind"]))) is None:
-            if said := asked.trouble(one):
-                yield said
+            if message := asked.trouble(one):
+                yield message
         else:
             used.add(key)
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("# part of: Stoker\nspec: {polling: {interval: 5 minutes}}\n", "interval"),
         ("# part of: Stoker\nspec: {poling: {}}\n", "poling"),
@@ -127,10 +127,10 @@ def judged(
     ],
 )
 def test_each_sort_of_mistake_is_found(
-    asked: ServerDryRun, others: ServerDryRun, tmp_path: Path, text: str, said: str
+    asked: ServerDryRun, others: ServerDryRun, tmp_path: Path, text: str, message: str
 ) -> None:
     (found,) = judged(content_of(text), asked, others, tmp_path, set())
-    assert said in found
+    assert message in found
 
 
 @pytest.mark.parametrize("text", ["spec: {}\n", "a: [\n", "- a\n", "# part of: nothing\nspec: {}\n"])

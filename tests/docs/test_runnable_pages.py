@@ -137,12 +137,12 @@ def test_marks_say_what_a_fence_has_to_do(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("<!-- shows: two -->\n```sh\necho one\n```\n", "does not show 'two'"),
         ("<!-- exit: 3 -->\n```sh\ntrue\n```\n", "ended with 1"),
     ],
 )
-def test_what_a_fence_does_not_do_is_found(tmp_path: Path, text: str, said: str) -> None:
-    with pytest.raises(DocsSectionFailed, match=said):
+def test_what_a_fence_does_not_do_is_found(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(DocsSectionFailed, match=message):
         check_played(text, tmp_path)

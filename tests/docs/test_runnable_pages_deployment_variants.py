@@ -82,8 +82,8 @@ def test_every_namespace_belongs_to_one_shard(stages: DeploymentVariants) -> Non
 
 def told(stages: DeploymentVariants, namespace: str) -> str:
     """The commit that a resource is at."""
-    said = stages.cluster.kubectl("-n", namespace, "get", "stoker", "line-1", "-o", "json").stdout
-    return str(json.loads(said).get("status", {}).get("lastSyncCommit", ""))
+    output = stages.cluster.kubectl("-n", namespace, "get", "stoker", "line-1", "-o", "json").stdout
+    return str(json.loads(output).get("status", {}).get("lastSyncCommit", ""))
 
 
 def test_image_and_configuration_come_from_a_registry_that_wants_a_login(stages: DeploymentVariants) -> None:

@@ -54,8 +54,8 @@ def everybody_is_told(stage: ForgeAndAlerts) -> None:
     eventually(lambda: sorted(keys("resolve")) == begun, PATIENCE, lambda: f"{begun} end: {stage.describe()}")
     assert len(set(begun)) == len(begun)
     for chat in ("slack", "teams"):  # the others of its Warnings are not what the page tries
-        told = [one for one in services.heard(chat) if FOLDER in json.dumps(one)]
-        assert len(told) == len(begun), f"{chat}: {services.heard(chat)}"
+        alert = [one for one in services.heard(chat) if FOLDER in json.dumps(one)]
+        assert len(alert) == len(begun), f"{chat}: {services.heard(chat)}"
     assert services.complaints == []
 
 

@@ -73,7 +73,7 @@ def test_lists_are_indented_as_the_builder_wants_them_and_stay_the_same() -> Non
 
 
 @pytest.mark.parametrize(
-    ("html", "said"),
+    ("html", "message"),
     [
         ("<h1 id=a>A</h1>", None),
         (
@@ -87,11 +87,11 @@ def test_lists_are_indented_as_the_builder_wants_them_and_stay_the_same() -> Non
         ("<h1>A</h1><ul><li>one</li></ul>", "page.md: 0 <li> are 1 in the site"),
     ],
 )
-def test_what_is_wrong_with_a_site_is_found(tmp_path: Path, html: str, said: str | None) -> None:
+def test_what_is_wrong_with_a_site_is_found(tmp_path: Path, html: str, message: str | None) -> None:
     (tmp_path / "page.html").write_text(f"<article>{html}</article>")
     (tmp_path / "other.html").write_text("<article><h2 id=b>B</h2></article>")
     found = list(trouble(tmp_path, {"page.md": b"# A\n", "other.md": b"## B\n"}))
-    assert found == [] if said is None else (len(found) == 1 and said in found[0]), found
+    assert found == [] if message is None else (len(found) == 1 and message in found[0]), found
 
 
 def test_a_page_that_was_not_built_is_found(tmp_path: Path) -> None:

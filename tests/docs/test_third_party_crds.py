@@ -33,7 +33,7 @@ def test_what_the_chart_makes_for_others_is_taken(others: ServerDryRun, tmp_path
     made = [one for one in Helm(tmp_path).template(RENDERED) if one["apiVersion"] in GROUPS]
     kinds = {one["kind"] for one in made}
     assert kinds == {"Certificate", "Issuer", "PodMonitor", "PrometheusRule", "ServiceMonitor"}
-    wrong = [f"{one['kind']}: {said}" for one in made if (said := others.trouble(one))]
+    wrong = [f"{one['kind']}: {message}" for one in made if (message := others.trouble(one))]
     assert not wrong, "\n".join(wrong)
 
 
@@ -54,16 +54,19 @@ def test_gatekeeper_takes_the_template_and_the_constraint(
 
 
 @pytest.mark.parametrize(
-    ("spec", "said"),
+    ("spec", "message"),
     [
         ({"parameters": {"excludePattern": []}}, "excludePattern"),
         ({"match": {"kinds": [{"apiGroup": "sync.ignition.io"}]}}, "apiGroup"),
     ],
 )
 def test_a_constraint_with_a_field_that_there_is_not_is_refused(
-    others: ServerDryRun, gatekeeper: tuple[dict[str, Any], dict[str, Any]], spec: dict[str, Any], said: str
+    others: ServerDryRun,
+    gatekeeper: tuple[dict[str, Any], dict[str, Any]],
+    spec: dict[str, Any],
+    message: str,
 ) -> None:
-    assert said in (others.trouble({**gatekeeper[1], "spec": spec}) or "")
+    assert message in (others.trouble({**gatekeeper[1], "spec": spec}) or "")
 
 
 def test_expressions_of_the_policies_for_kyverno_are_compiled(

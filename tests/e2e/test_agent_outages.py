@@ -37,13 +37,13 @@ def test_the_api_server_is_away_and_syncs_go_on(
         "admin", namespace=plant.namespace, server=f"https://{fault_proxy.address}"
     )
     own = plant.pod("gateway-0", ref_override="main", sync_period="1")
-    told = plant.pod("gateway-1", "packer")
+    other_pod = plant.pod("gateway-1", "packer")
     first = plant.commit(project("filler", 1))
     plant.publish(first, agent_spec=plant.spec())
-    for pod in (own, told):
+    for pod in (own, other_pod):
         plant.join_gateway(pod)
     plant.until_converged(own, first)
-    plant.until_converged(told, first, "packer")
+    plant.until_converged(other_pod, first, "packer")
 
     silence = Fault(FaultKind.STALL)
     with nullcontext() if silent else fault_proxy.refusing():
@@ -56,11 +56,11 @@ def test_the_api_server_is_away_and_syncs_go_on(
         fault_proxy.lift()
     plant.until_converged(own, second)
     assert own.logged("status.unwritten"), "it is told in the log while nobody else can be told"
-    assert told.file(FILLER) == project("filler", 1)[FILLER], "who was told nothing stays where it is"
-    assert told.ask("/healthz")[0] == 200
+    assert other_pod.file(FILLER) == project("filler", 1)[FILLER], "who was told nothing stays where it is"
+    assert other_pod.ask("/healthz")[0] == 200
     third = plant.commit(project("filler", 3))
     plant.publish(third)
-    for pod, key in ((own, "filler"), (told, "packer")):
+    for pod, key in ((own, "filler"), (other_pod, "packer")):
         plant.until_converged(pod, third, key)
 
 

@@ -156,7 +156,7 @@ class History:
         if (self.data / path).exists():
             (self.data / path).unlink()
             with DataFolder.opened(self.data) as folder:
-                ledger = self.keeper.read(folder)
+                ledger = self.folder_sync.read(folder)
             if ledger is not None and path in ledger.files:
                 self.expected[path] = None
                 if not self._is_proposed_gone(path):
@@ -212,7 +212,7 @@ class History:
         await self.capturing.told(self.controller.published.get(GATEWAY))
         try:
             async with self.capturing.lock:
-                self.capturing.passed(await self.keeper.sync(SyncOptions(commit=self.controller.commit)))
+                self.capturing.passed(await self.folder_sync.sync(SyncOptions(commit=self.controller.commit)))
         except StokerError as error:
             self.log.append(f"  {error.reason}: {error.message}")
 
@@ -260,16 +260,16 @@ class History:
         )
         cache = self.folder / "agent-cache"
         job = SyncJob(controller.source, controller.files, controller.values, self.data, cache)
-        self.keeper = FolderSync(job, GitSource(remote, cache), clock=self.clock)
+        self.folder_sync = FolderSync(job, GitSource(remote, cache), clock=self.clock)
         self.capturing = ChangeCapture(
             controller.policy,
-            self.keeper,
+            self.folder_sync,
             DictSender(controller),
             OutboxAddress(GATEWAY, GATEWAY),
             self.clock,
             tell=lambda changes: None,
         )
-        self.keeper.add_hook(self.capturing)
+        self.folder_sync.add_hook(self.capturing)
 
     # What must hold.
 
@@ -342,11 +342,11 @@ class History:
         self.reachable = set(commits)
         for commit in [each for each in commits if each not in self.known_commits]:
             self.known_commits.add(commit)
-            said = self.repository.git(
+            result = self.repository.git(
                 "log", "-1", "--format=%B", "-p", "--first-parent", "-m", commit
             ).decode()
-            self.tokens.update(TOKEN.findall(said))
-            for line in said.splitlines():
+            self.tokens.update(TOKEN.findall(result))
+            for line in result.splitlines():
                 if line.startswith("deleted") and f": {FOLDER}/" in line:
                     self.absent.add(line.partition(f": {FOLDER}/")[2])
 

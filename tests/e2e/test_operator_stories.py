@@ -156,9 +156,9 @@ def test_replicated_frontends(site: OperatorSite, plant: Repository, git_http: G
     site.deployment("frontend", 3, gateway_name="frontend", service_path="services/frontend", **QUICK)
     site.until_synced("Stoker", "web", first, 3)
     assert sorted(site.reports("Stoker", "web")) == site.pods()
-    told = site.metadata("web")
-    assert told is not None
-    assert told.status_key_mode is StatusKeyMode.POD
+    published = site.metadata("web")
+    assert published is not None
+    assert published.status_key_mode is StatusKeyMode.POD
 
     site.scale("frontend", 2)
     eventually(lambda: len(site.pods()) == 2, PATIENCE, "a replica goes", interval=0.1)

@@ -43,9 +43,9 @@ def test_a_gateway_follows_its_branch_until_the_process_is_stopped(
         return done.returncode, json.loads(done.stdout)
 
     with SimulatedGateway.start(data) as gateway:
-        code, said = run("plan", *flags, "--exit-code")
+        code, printed = run("plan", *flags, "--exit-code")
         assert code == ExitCode.DIFFERENT
-        assert said["dryRun"] is True
+        assert printed["dryRun"] is True
         assert list(data.iterdir()) == []
 
         watch = [*stoker, "sync", "--watch", *flags, "--interval=1s", "--drift-interval=1s"]
@@ -81,11 +81,11 @@ def test_a_gateway_follows_its_branch_until_the_process_is_stopped(
 
         assert run("verify", f"--data-dir={data}")[0] == ExitCode.DONE
         overview.write_text("{}")
-        code, said = run("verify", f"--data-dir={data}")
+        code, printed = run("verify", f"--data-dir={data}")
         assert code == ExitCode.DIFFERENT
-        assert said["commit"] == commit
-        assert said["modified"] == [str(overview.relative_to(data))]
-        code, said = run("sync", *flags)
-        assert (code, said["modified"]) == (ExitCode.DONE, [str(overview.relative_to(data))])
+        assert printed["commit"] == commit
+        assert printed["modified"] == [str(overview.relative_to(data))]
+        code, printed = run("sync", *flags)
+        assert (code, printed["modified"]) == (ExitCode.DONE, [str(overview.relative_to(data))])
     assert TOKEN not in log.read_text()
     assert "Traceback" not in log.read_text()

@@ -301,9 +301,9 @@ async def test_layers_share_what_they_may_unpack_to(server: Server, tmp_path: Pa
 
 
 async def test_an_index_by_a_digest_that_is_no_id_is_refused_by_name(server: Server, tmp_path: Path) -> None:
-    said = json.loads(index(GOOD).manifest)
-    said["manifests"][0]["digest"] = "sha512:" + "0" * 128
-    outer = PublishedArtifact(json.dumps(said).encode(), OCI_INDEX)
+    document = json.loads(index(GOOD).manifest)
+    document["manifests"][0]["digest"] = "sha512:" + "0" * 128
+    outer = PublishedArtifact(json.dumps(document).encode(), OCI_INDEX)
     server.publish(outer)
     assert await reason_of(server.pull(tmp_path, outer)) == Reason.ARTIFACT_REFUSED
 
@@ -357,18 +357,18 @@ async def test_a_manifest_above_the_limit_is_not_read_to_its_end(
 async def test_a_manifest_that_its_index_says_is_too_large_is_not_fetched(
     server: Server, tmp_path: Path
 ) -> None:
-    said = json.loads(index(GOOD).manifest)
-    said["manifests"][0]["size"] = 5 << 20
-    artifact = PublishedArtifact(json.dumps(said).encode(), OCI_INDEX)
+    document = json.loads(index(GOOD).manifest)
+    document["manifests"][0]["size"] = 5 << 20
+    artifact = PublishedArtifact(json.dumps(document).encode(), OCI_INDEX)
     server.publish(artifact)
     assert await reason_of(server.pull(tmp_path, artifact)) == Reason.SOURCE_TOO_LARGE
     assert [path for path, _ in server.seen] == [f"/v2/plant/manifests/{artifact.digest}"]
 
 
 async def test_a_false_size_of_a_large_blob(server: Server, tmp_path: Path) -> None:
-    told = json.loads(GOOD.manifest)
-    told["layers"][0]["size"] = 1
-    lying = PublishedArtifact(json.dumps(told).encode(), blobs=GOOD.blobs)
+    document = json.loads(GOOD.manifest)
+    document["layers"][0]["size"] = 1
+    lying = PublishedArtifact(json.dumps(document).encode(), blobs=GOOD.blobs)
     server.publish(lying)
     assert await reason_of(server.pull(tmp_path, lying)) == Reason.ARTIFACT_DAMAGED
 

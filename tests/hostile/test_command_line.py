@@ -418,10 +418,10 @@ def test_a_plan_shows_of_what_is_refused_the_name_alone(attack: Attack, commands
     plan = [word for word in arguments(attack) if word != "--output=json"]
     for options in (["--diff"], ["--output=json"]):
         ended = commands.run("plan", *plan[1:], *options)
-        said = ended.out + ended.err
-        assert "projects/P/good" in said
-        assert "s3cret-canary" not in said
-        assert "Traceback" not in said
+        output = ended.out + ended.err
+        assert "projects/P/good" in output
+        assert "s3cret-canary" not in output
+        assert "Traceback" not in output
 
 
 def test_an_error_in_json_is_one_object(attack: Attack, commands: Commands) -> None:

@@ -80,7 +80,7 @@ async def test_a_json_of_great_size_is_delivered_or_refused_and_never_cut(attack
 async def test_more_than_one_answer_may_hold_is_refused_and_nothing_is_left(attack: Attack) -> None:
     attack.source((REGULAR, b"large", attack.blob(os.urandom(4 * MB))))
     with pytest.raises(StokerError, match="more than the 1048576 bytes") as failed:
-        await attack.sync(keeper=attack.bounded(FetchLimits(fetch=MB)))
+        await attack.sync(folder_sync=attack.bounded(FetchLimits(fetch=MB)))
     assert failed.value.reason is Reason.SOURCE_TOO_LARGE
     assert attack.delivered() == {}
     assert left(attack) == []
@@ -113,8 +113,8 @@ print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024)
 def measured(attack: Attack) -> tuple[str, int, int]:
     """How a pass of its own process ended, and the most memory that it and any git of it held."""
     command = [sys.executable, "-c", PASS, str(attack.url), str(attack.data), str(attack.cache)]
-    said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=900)
-    how, own, gits = said.stdout.split()
+    output = subprocess.run(command, capture_output=True, text=True, check=True, timeout=900)
+    how, own, gits = output.stdout.split()
     return how, int(own), int(gits)
 
 
@@ -167,7 +167,7 @@ async def test_files_have_the_modes_that_are_declared_whatever_the_processs_own_
     job = attack.job()._replace(umask=umask)
     before = os.umask(0o077)
     try:
-        await attack.sync(keeper=open_keeper(job))
+        await attack.sync(folder_sync=open_keeper(job))
     finally:
         os.umask(before)
     place = attack.data / "projects/P"

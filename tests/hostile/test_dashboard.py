@@ -25,14 +25,14 @@ from stoker_testkit.wait_until import eventually_async
 MARKUP = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\r\nX-Evil: 1"
 
 
-class House:
+class DashboardEnvironment:
     def __init__(self) -> None:
         self.scene, self.gate = FakeViewSource(), FakeAuth()
         self.scene.put(*sample_fleets.mixed())
         self.hands = FakeActions(self.scene)
         self._stack = AsyncExitStack()
 
-    async def __aenter__(self) -> House:
+    async def __aenter__(self) -> DashboardEnvironment:
         settings = DashboardOptions(address="127.0.0.1:0", names=frozenset({"plant.example.net"}))
         self.dashboard = await self._stack.enter_async_context(
             DashboardServer(self.scene, self.hands, self.gate, settings=settings)
@@ -71,15 +71,15 @@ class House:
 
 
 @pytest_asyncio.fixture
-async def house() -> AsyncIterator[House]:
-    async with House() as house:
-        yield house
+async def environment() -> AsyncIterator[DashboardEnvironment]:
+    async with DashboardEnvironment() as environment:
+        yield environment
 
 
-async def still_fine(house: House) -> None:
-    visit = await house.visit()
+async def still_fine(environment: DashboardEnvironment) -> None:
+    visit = await environment.visit()
     assert (await visit.get("/api/picture")).status == 200
-    assert house.hands.orders == []
+    assert environment.hands.orders == []
 
 
 BODIES: list[bytes] = [
@@ -108,18 +108,20 @@ BODIES: list[bytes] = [
 
 
 @pytest.mark.parametrize("body", BODIES, ids=lambda body: repr(body[:40]))
-async def test_bodies_that_are_no_orders_order_nothing(house: House, body: bytes) -> None:
-    visit = await house.visit()
+async def test_bodies_that_are_no_orders_order_nothing(
+    environment: DashboardEnvironment, body: bytes
+) -> None:
+    visit = await environment.visit()
     headers = {CSRF: visit.csrf, "Content-Type": "application/json"}
-    said = await visit.ask("POST", "/api/actions", data=body, headers=headers)
-    assert said.status == 400
-    assert said.error
-    assert house.hands.orders == []
+    response = await visit.ask("POST", "/api/actions", data=body, headers=headers)
+    assert response.status == 400
+    assert response.error
+    assert environment.hands.orders == []
 
 
 @pytest.mark.parametrize("declared", [True, False])
-async def test_huge_bodies_are_cut_off(house: House, declared: bool) -> None:
-    visit = await house.visit()
+async def test_huge_bodies_are_cut_off(environment: DashboardEnvironment, declared: bool) -> None:
+    visit = await environment.visit()
 
     async def endless() -> AsyncIterator[bytes]:
         for _ in range(4096):
@@ -129,23 +131,23 @@ async def test_huge_bodies_are_cut_off(house: House, declared: bool) -> None:
     for path in ("/api/actions", "/api/session"):
         headers = {CSRF: visit.csrf, "Content-Type": "application/json"}
         try:
-            said = await visit.ask("POST", path, data=data, headers=headers)
-            assert said.status == 413
+            response = await visit.ask("POST", path, data=data, headers=headers)
+            assert response.status == 413
         except (ConnectionError, OSError):
             pass  # hung up on before all of it was sent
         data = data if declared else endless()
-    await still_fine(house)
+    await still_fine(environment)
 
 
 async def test_a_body_that_never_ends_is_not_waited_for(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    environment: DashboardEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("stoker.dashboard.request_body.BODY_SECONDS", 0.2)
-    said = await house.raw(
+    response = await environment.raw(
         b"POST /api/session HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         b'Content-Length: 100\r\n\r\n{"token": "'
     )
-    assert said.startswith(b"HTTP/1.1 408")
+    assert response.startswith(b"HTTP/1.1 408")
 
 
 @pytest.mark.parametrize(
@@ -169,11 +171,13 @@ async def test_a_body_that_never_ends_is_not_waited_for(
         "/STATIC/main.js",
     ],
 )
-async def test_a_path_leads_nowhere_but_to_the_page(house: House, path: str) -> None:
-    said = await house.raw(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
-    assert said.split(b" ")[1] in (b"404", b"400"), said[:200]
-    assert b"root:" not in said
-    assert b"import" not in said
+async def test_a_path_leads_nowhere_but_to_the_page(environment: DashboardEnvironment, path: str) -> None:
+    response = await environment.raw(
+        f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode()
+    )
+    assert response.split(b" ")[1] in (b"404", b"400"), response[:200]
+    assert b"root:" not in response
+    assert b"import" not in response
 
 
 @pytest.mark.parametrize(
@@ -187,11 +191,11 @@ async def test_a_path_leads_nowhere_but_to_the_page(house: House, path: str) -> 
         "/api/gateways/a/b/c/" + "%F0%9F%92%A9" * 100,
     ],
 )
-async def test_an_unknown_gateway_is_not_found(house: House, path: str) -> None:
-    visit = await house.visit()
+async def test_an_unknown_gateway_is_not_found(environment: DashboardEnvironment, path: str) -> None:
+    visit = await environment.visit()
     (cookie,) = visit.client.cookie_jar
-    said = await house.raw(house.asked(path, cookie, "Connection: close"))
-    assert said.split(b" ")[1] in (b"404", b"400"), said[:200]
+    response = await environment.raw(environment.asked(path, cookie, "Connection: close"))
+    assert response.split(b" ")[1] in (b"404", b"400"), response[:200]
 
 
 @pytest.mark.parametrize(
@@ -207,9 +211,9 @@ async def test_an_unknown_gateway_is_not_found(house: House, path: str) -> None:
     ids=str,
 )
 async def test_another_page_orders_nothing_and_signs_no_user_in_or_out(
-    house: House, headers: dict[str, str]
+    environment: DashboardEnvironment, headers: dict[str, str]
 ) -> None:
-    visit = await house.visit()
+    visit = await environment.visit()
     sent = {CSRF: visit.csrf, **headers}
     assert (await visit.ask("POST", "/api/actions", json={"action": "stop"}, headers=sent)).status == 403
     assert (await visit.ask("POST", "/api/session", json={"token": EDITOR}, headers=sent)).status == 403
@@ -217,48 +221,52 @@ async def test_another_page_orders_nothing_and_signs_no_user_in_or_out(
     if headers.get("Sec-Fetch-Site"):
         assert (await visit.ask("GET", "/api/picture", headers=sent)).status == 403
     assert (await visit.ask("OPTIONS", "/api/actions", headers=sent)).status == 405
-    await still_fine(house)
+    await still_fine(environment)
 
 
-async def test_a_form_of_another_page_is_not_read(house: House) -> None:
-    visit = await house.visit()
+async def test_a_form_of_another_page_is_not_read(environment: DashboardEnvironment) -> None:
+    visit = await environment.visit()
     for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=b"):
         headers = {CSRF: visit.csrf, "Content-Type": kind}
-        said = await visit.ask("POST", "/api/actions", data=b'{"action": "stop"}', headers=headers)
-        assert said.status == 415
-    await still_fine(house)
+        response = await visit.ask("POST", "/api/actions", data=b'{"action": "stop"}', headers=headers)
+        assert response.status == 415
+    await still_fine(environment)
 
 
 @pytest.mark.parametrize(
     "host", ["rebound.example", "rebound.example:8090", "127.0.0.1.rebound.example", "", "a b"]
 )
-async def test_a_name_that_was_pointed_here_gets_nothing(house: House, host: str) -> None:
+async def test_a_name_that_was_pointed_here_gets_nothing(
+    environment: DashboardEnvironment, host: str
+) -> None:
     for path in ("/", "/static/main.js", "/api/session"):
-        said = await house.raw(f"GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
-        assert said.split(b" ")[1] in (b"421", b"400")
-        assert b"<html" not in said
+        response = await environment.raw(
+            f"GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode()
+        )
+        assert response.split(b" ")[1] in (b"421", b"400")
+        assert b"<html" not in response
 
 
-async def test_a_token_in_an_address_is_refused_and_opens_nothing(house: House) -> None:
-    visit = await house.visit("")
+async def test_a_token_in_an_address_is_refused_and_opens_nothing(environment: DashboardEnvironment) -> None:
+    visit = await environment.visit("")
     for path in ("/", "/api/session", "/api/picture", "/api/events", "/static/main.js"):
         for name in ("token", "access_token", "ToKeN"):
-            said = await visit.get(f"{path}?{name}={EDITOR}")
-            assert said.status == 400
-            assert EDITOR.encode() not in said.body
-    assert len(house.dashboard.sessions) == 0
+            response = await visit.get(f"{path}?{name}={EDITOR}")
+            assert response.status == 400
+            assert EDITOR.encode() not in response.body
+    assert len(environment.dashboard.sessions) == 0
 
 
-async def test_tokens_that_could_become_headers_are_refused(house: House) -> None:
-    visit = await house.visit("")
+async def test_tokens_that_could_become_headers_are_refused(environment: DashboardEnvironment) -> None:
+    visit = await environment.visit("")
     for token in ("a\r\nX-Evil: 1", "a\0", "ü", " ", "", "a" * 20_000):
-        said = await visit.sign_in(token)
-        assert said.status in (401, 413)
-        assert "X-Evil" not in said.headers
+        response = await visit.sign_in(token)
+        assert response.status in (401, 413)
+        assert "X-Evil" not in response.headers
     assert "Set-Cookie" not in (await visit.sign_in("x" * 3000)).headers
 
 
-async def test_broken_http_is_answered_without_a_trace(house: House) -> None:
+async def test_broken_http_is_answered_without_a_trace(environment: DashboardEnvironment) -> None:
     for request in (
         b"GET / HTTP/1.1\r\nHost: localhost\r\nX: a\r\n b\r\n\r\n\0\0",
         b"\x16\x03\x01\x02\x00\x01\x00\x01",
@@ -267,63 +275,71 @@ async def test_broken_http_is_answered_without_a_trace(house: House) -> None:
         b"GET /" + b"a" * 20_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
         b"GET / HTTP/1.1\r\nHost: localhost\r\nCookie: " + b"a=b; " * 4000 + b"\r\n\r\n",
     ):
-        said = await house.raw(request)
-        assert b"Traceback" not in said
-        assert b"aiohttp" not in said.lower()
-        assert b"python" not in said.lower()
-    await still_fine(house)
+        response = await environment.raw(request)
+        assert b"Traceback" not in response
+        assert b"aiohttp" not in response.lower()
+        assert b"python" not in response.lower()
+    await still_fine(environment)
 
 
 @pytest.mark.parametrize("cookie", ["", "a", "a" * 4000, '"; drop', "%00", "../../x", "\u00e9"])
-async def test_a_made_up_session_is_none(house: House, cookie: str) -> None:
-    name = f"stoker-{house.dashboard.port}"
-    head = f"GET /api/picture HTTP/1.1\r\nHost: localhost:{house.dashboard.port}\r\nConnection: close\r\n"
-    assert (await house.raw(f"{head}Cookie: {name}={cookie}\r\n\r\n".encode())).split(b" ")[1] in (
+async def test_a_made_up_session_is_none(environment: DashboardEnvironment, cookie: str) -> None:
+    name = f"stoker-{environment.dashboard.port}"
+    head = (
+        f"GET /api/picture HTTP/1.1\r\nHost: localhost:{environment.dashboard.port}\r\nConnection: close\r\n"
+    )
+    assert (await environment.raw(f"{head}Cookie: {name}={cookie}\r\n\r\n".encode())).split(b" ")[1] in (
         b"401",
         b"400",
     )
 
 
-async def test_thousands_of_sessions_of_one_visitor_push_out_no_other_user(house: House) -> None:
-    quiet = await house.visit("viewer-token")
+async def test_thousands_of_sessions_of_one_visitor_push_out_no_other_user(
+    environment: DashboardEnvironment,
+) -> None:
+    quiet = await environment.visit("viewer-token")
     loud = Visitor("loud", (), Secret("t"))
     for _ in range(1000):
-        house.dashboard.sessions.begin(loud)
-    assert len(house.dashboard.sessions) <= sessions.MAX_SESSIONS_PER_USER + 1
+        environment.dashboard.sessions.begin(loud)
+    assert len(environment.dashboard.sessions) <= sessions.MAX_SESSIONS_PER_USER + 1
     for number in range(sessions.MAX_SESSIONS + 100):
-        house.dashboard.sessions.begin(Visitor(f"v{number}", (), Secret("t")))
-    assert len(house.dashboard.sessions) == sessions.MAX_SESSIONS
+        environment.dashboard.sessions.begin(Visitor(f"v{number}", (), Secret("t")))
+    assert len(environment.dashboard.sessions) == sessions.MAX_SESSIONS
     assert (await quiet.get("/api/picture")).status == 401, "the quietest went, and must sign in again"
-    await still_fine(house)
+    await still_fine(environment)
 
 
-async def test_there_are_so_many_streams_and_no_more(house: House) -> None:
-    visit = await house.visit()
+async def test_there_are_so_many_streams_and_no_more(environment: DashboardEnvironment) -> None:
+    visit = await environment.visit()
     async with AsyncExitStack() as stack:
         for _ in range(sse.MAX_STREAMS_PER_USER):
             await anext(await stack.enter_async_context(visit.events()))
         with pytest.raises(PermissionError, match="429"):
             await stack.enter_async_context(visit.events())
         assert (await visit.get("/api/picture")).status == 200
-    await eventually_async(lambda: house.dashboard.streams.open == 0)
+    await eventually_async(lambda: environment.dashboard.streams.open == 0)
     async with visit.events() as events:
         await anext(events)
 
 
-async def test_a_reader_that_is_slow_gets_the_newest_and_costs_one_picture(house: House) -> None:
+async def test_a_reader_that_is_slow_gets_the_newest_and_costs_one_picture(
+    environment: DashboardEnvironment,
+) -> None:
     """Everything of a large fleet changes hundreds of times while somebody reads nothing."""
-    visit = await house.visit()
+    visit = await environment.visit()
     (cookie,) = visit.client.cookie_jar
-    reader, writer = await asyncio.open_connection("127.0.0.1", house.dashboard.port, limit=1 << 14)
-    writer.write(house.asked("/api/events", cookie))
+    reader, writer = await asyncio.open_connection("127.0.0.1", environment.dashboard.port, limit=1 << 14)
+    writer.write(environment.asked("/api/events", cookie))
     await writer.drain()
-    await eventually_async(lambda: house.dashboard.streams.open == 1)
+    await eventually_async(lambda: environment.dashboard.streams.open == 1)
     padding = "x" * 20_000
     fleet = [sample_fleets.resource(f"r{number}") for number in range(50)]
     one_round = 50 * 20_000
     rounds = 60
     for turn in range(rounds):
-        house.scene.put(*(sample_fleets.resource(one.name, message=f"{turn} {padding}") for one in fleet))
+        environment.scene.put(
+            *(sample_fleets.resource(one.name, message=f"{turn} {padding}") for one in fleet)
+        )
         await asyncio.sleep(0.02)
     got = b""
     last = f'"message":"{rounds - 1} xxx'.encode()
@@ -333,62 +349,64 @@ async def test_a_reader_that_is_slow_gets_the_newest_and_costs_one_picture(house
         got += chunk
     assert len(got) < 12 * one_round, "it was sent what lies between"
     writer.close()
-    await eventually_async(lambda: house.dashboard.streams.open == 0)
+    await eventually_async(lambda: environment.dashboard.streams.open == 0)
 
 
 async def test_a_client_that_reads_nothing_is_disconnected(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    environment: DashboardEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sse, "STUCK_SECONDS", 0.3)
-    visit = await house.visit()
+    visit = await environment.visit()
     (cookie,) = visit.client.cookie_jar
-    _, writer = await asyncio.open_connection("127.0.0.1", house.dashboard.port, limit=1 << 12)
-    writer.write(house.asked("/api/events", cookie))
-    await eventually_async(lambda: house.dashboard.streams.open == 1)
+    _, writer = await asyncio.open_connection("127.0.0.1", environment.dashboard.port, limit=1 << 12)
+    writer.write(environment.asked("/api/events", cookie))
+    await eventually_async(lambda: environment.dashboard.streams.open == 1)
     turn = 0
 
     def gone() -> bool:
         nonlocal turn
         turn += 1
-        house.scene.put(
+        environment.scene.put(
             *(sample_fleets.resource(f"r{n}", message=f"{turn}" + "x" * 100_000) for n in range(100))
         )
-        return house.dashboard.streams.open == 0
+        return environment.dashboard.streams.open == 0
 
     await eventually_async(gone, 20, interval=0.1)
     writer.close()
-    await still_fine(house)
+    await still_fine(environment)
 
 
-async def test_markup_in_commits_paths_and_names_stays_data(house: House) -> None:
+async def test_markup_in_commits_paths_and_names_stays_data(environment: DashboardEnvironment) -> None:
     destination = sample_fleets.destinations()[0]
     evil = msgspec.structs.replace(
         destination, recent=(CommitView(commit="c", author=MARKUP, subject=MARKUP, at=None),), message=MARKUP
     )
-    house.scene.put(evil, sample_fleets.resource("evil", message=MARKUP, ref=MARKUP))
-    visit = await house.visit()
-    said = await visit.get("/api/picture")
-    assert said.headers["Content-Type"] == "application/json"
-    assert said.headers["X-Content-Type-Options"] == "nosniff"
-    assert "X-Evil" not in said.headers
-    assert said.json["destinations"][0]["recent"][0]["subject"] == MARKUP
+    environment.scene.put(evil, sample_fleets.resource("evil", message=MARKUP, ref=MARKUP))
+    visit = await environment.visit()
+    response = await visit.get("/api/picture")
+    assert response.headers["Content-Type"] == "application/json"
+    assert response.headers["X-Content-Type-Options"] == "nosniff"
+    assert "X-Evil" not in response.headers
+    assert response.json["destinations"][0]["recent"][0]["subject"] == MARKUP
     async with visit.events() as events:
         picture = await anext(events)
         assert picture.data["destinations"][0]["message"] == MARKUP
-        house.scene.put(sample_fleets.resource("evil", message=MARKUP + "\n\nevent: bye\ndata: {}\n\n"))
+        environment.scene.put(sample_fleets.resource("evil", message=MARKUP + "\n\nevent: bye\ndata: {}\n\n"))
         change = await anext(events)
         assert change.name == "change"
         assert change.data["resources"][0]["message"].endswith("data: {}\n\n")
 
 
-async def test_nothing_secret_is_logged(house: House, capfd: pytest.CaptureFixture[str]) -> None:
-    visit = await house.visit("")
+async def test_nothing_secret_is_logged(
+    environment: DashboardEnvironment, capfd: pytest.CaptureFixture[str]
+) -> None:
+    visit = await environment.visit("")
     await visit.sign_in("a-wrong-token-of-somebody")
     await visit.sign_in(EDITOR)
     await visit.get(f"/api/picture?token={EDITOR}")
     await visit.order(action="stop")
     (cookie,) = visit.client.cookie_jar
-    said = "".join(capfd.readouterr())
+    printed = "".join(capfd.readouterr())
     for secret in ("a-wrong-token-of-somebody", EDITOR, cookie.value, visit.csrf):
-        assert secret not in said
-    assert "dashboard.login_refused" in said
+        assert secret not in printed
+    assert "dashboard.login_refused" in printed

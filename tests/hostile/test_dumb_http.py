@@ -58,7 +58,7 @@ class TurningServer(GitHttpServer):
             self.released.set()
 
 
-class Stage:
+class DumbHttpSite:
     def __init__(self, server: TurningServer, repository: Repository, tmp_path: Path) -> None:
         self.server = server
         self.repository = repository
@@ -77,47 +77,47 @@ class Stage:
 
 
 @pytest.fixture
-def stage(repositories: Path, tmp_path: Path) -> Iterator[Stage]:
+def site(repositories: Path, tmp_path: Path) -> Iterator[DumbHttpSite]:
     repository = Repository.create(repositories / "plant.git")
     repository.git("config", "fastimport.unpackLimit", "100000")
     with TurningServer.start(repositories) as server:
-        yield Stage(server, repository, tmp_path)
+        yield DumbHttpSite(server, repository, tmp_path)
 
 
-async def test_what_is_new_is_not_fetched_from_a_dumb_server(stage: Stage) -> None:
-    first = stage.repository.commit({"a": "1"})
-    async with stage.mirror.held():
-        await stage.mirror.fetch(first, MAIN)
-        later = stage.turn()
+async def test_what_is_new_is_not_fetched_from_a_dumb_server(site: DumbHttpSite) -> None:
+    first = site.repository.commit({"a": "1"})
+    async with site.mirror.held():
+        await site.mirror.fetch(first, MAIN)
+        later = site.turn()
         with pytest.raises(StokerError, match="dumb HTTP") as caught:
-            await stage.mirror.fetch(later, MAIN)
-        stage.server.is_dumb = False
-        assert (await read_tree(stage.remote.runner, stage.mirror.path, first)).files.keys() == {"a"}
+            await site.mirror.fetch(later, MAIN)
+        site.server.is_dumb = False
+        assert (await read_tree(site.remote.runner, site.mirror.path, first)).files.keys() == {"a"}
     assert caught.value.reason is Reason.SOURCE_UNREACHABLE
     assert "http-backend" in caught.value.message, "it says what to do"
 
 
-async def test_nothing_is_cloned_from_a_dumb_server(stage: Stage) -> None:
-    stage.repository.commit({"a": "1"})
-    later = stage.turn()
-    async with stage.mirror.held():
+async def test_nothing_is_cloned_from_a_dumb_server(site: DumbHttpSite) -> None:
+    site.repository.commit({"a": "1"})
+    later = site.turn()
+    async with site.mirror.held():
         with pytest.raises(StokerError, match="dumb HTTP"):
-            await stage.mirror.fetch(later, MAIN)
+            await site.mirror.fetch(later, MAIN)
 
 
-async def test_the_history_of_a_dumb_server_is_not_looked_through(stage: Stage) -> None:
-    stage.repository.commit({"a": "1"})
-    later = stage.turn()
+async def test_the_history_of_a_dumb_server_is_not_looked_through(site: DumbHttpSite) -> None:
+    site.repository.commit({"a": "1"})
+    later = site.turn()
     with pytest.raises(StokerError, match="dumb HTTP"):
-        await commits_with_prefix(stage.remote, later[:9], 40)
+        await commits_with_prefix(site.remote, later[:9], 40)
 
 
-async def test_a_repository_whose_path_looks_like_a_dumb_one_is_fetched(stage: Stage) -> None:
-    inside = Repository.create(stage.repository.path.parent / "objects" / "pack" / "objects")
+async def test_a_repository_whose_path_looks_like_a_dumb_one_is_fetched(site: DumbHttpSite) -> None:
+    inside = Repository.create(site.repository.path.parent / "objects" / "pack" / "objects")
     tip = inside.commit({"a": "1"})
-    url = RepoUrl(stage.server.url("objects/pack/objects"))
-    remote = Remote(stage.remote.runner, url, fixed_access(RepoAccess()))
-    mirror = Mirror(remote, stage.remote.runner.cache, limits=FetchLimits(fetch=CAP, news=CAP))
+    url = RepoUrl(site.server.url("objects/pack/objects"))
+    remote = Remote(site.remote.runner, url, fixed_access(RepoAccess()))
+    mirror = Mirror(remote, site.remote.runner.cache, limits=FetchLimits(fetch=CAP, news=CAP))
     async with mirror.held():
         await mirror.fetch(tip, MAIN)
         assert (await read_tree(remote.runner, mirror.path, tip)).files.keys() == {"a"}

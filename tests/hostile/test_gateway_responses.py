@@ -181,10 +181,10 @@ async def test_no_answer_is_beyond_the_client(name: str) -> None:
     """Every question gets this answer; each ends in an error of our own or in something small."""
     for question in QUESTIONS.values():
         async with Impostor(ANSWERS[name]).listening() as impostor, impostor.client() as gateway:
-            said = await outcome(question(gateway))
-            assert said.isprintable()
-            assert CANARY not in said
-            assert len(said) < 2_000
+            result = await outcome(question(gateway))
+            assert result.isprintable()
+            assert CANARY not in result
+            assert len(result) < 2_000
 
 
 @pytest.mark.parametrize("then", ["drip", "hang"])

@@ -90,8 +90,8 @@ class EvilServer(GitHttpServer):
     async def opening(self, request: web.Request) -> bytes:
         """What a server says before the pack to whoever tells it what they have."""
         _, _, have = (await self.question(request)).partition(b"have ")
-        said = packet(b"acknowledgments\n") + packet(b"ACK " + have[:40] + b"\n") + packet(b"ready\n")
-        return said + b"0001" if have else b""
+        reply = packet(b"acknowledgments\n") + packet(b"ACK " + have[:40] + b"\n") + packet(b"ready\n")
+        return reply + b"0001" if have else b""
 
     async def honest(self, request: web.Request) -> bytes:
         """What the real server would have answered."""
@@ -242,7 +242,7 @@ LISTING: dict[str, tuple[Answer, set[Reason]]] = {
 }
 
 
-class Stage:
+class EvilServerSite:
     """A mirror of an honest server that is about to turn."""
 
     def __init__(self, server: EvilServer, repository: Repository, tmp_path: Path) -> None:
@@ -285,10 +285,10 @@ class Stage:
 
 
 @pytest.fixture
-def stage(repositories: Path, tmp_path: Path) -> Iterator[Stage]:
+def site(repositories: Path, tmp_path: Path) -> Iterator[EvilServerSite]:
     repository = Repository.create(repositories / "plant.git")
     with EvilServer.start(repositories) as server:
-        yield Stage(server, repository, tmp_path)
+        yield EvilServerSite(server, repository, tmp_path)
     most = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
     ours = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024  # which a child has until it is git
     assert most < ours + 2 * MEMORY, "a git needed too much memory"
@@ -297,16 +297,16 @@ def stage(repositories: Path, tmp_path: Path) -> Iterator[Stage]:
 @pytest.mark.parametrize("begin_with_a_mirror", [True, False], ids=["a mirror", "none"])
 @pytest.mark.parametrize("what", EVIL)
 async def test_whatever_a_server_sends_the_mirror_survives(
-    stage: Stage, what: str, begin_with_a_mirror: bool
+    site: EvilServerSite, what: str, begin_with_a_mirror: bool
 ) -> None:
     answer, reasons = EVIL[what]
-    stage.server.evil = answer
-    await stage.assert_survives(reasons, begin_with_a_mirror=begin_with_a_mirror)
+    site.server.evil = answer
+    await site.assert_survives(reasons, begin_with_a_mirror=begin_with_a_mirror)
 
 
 @pytest.mark.parametrize("what", LISTING)
-async def test_whatever_a_server_announces_the_mirror_survives(stage: Stage, what: str) -> None:
+async def test_whatever_a_server_announces_the_mirror_survives(site: EvilServerSite, what: str) -> None:
     answer, reasons = LISTING[what]
-    stage.server.evil_listing = True
-    stage.server.evil = answer
-    await stage.assert_survives(reasons, begin_with_a_mirror=True)
+    site.server.evil_listing = True
+    site.server.evil = answer
+    await site.assert_survives(reasons, begin_with_a_mirror=True)

@@ -315,8 +315,8 @@ RECORD = encode_record(FileVersion(blob_of(b"theirs"), executable=False), unseen
 def forge_manifest(attack: Attack, path: str) -> None:
     """Let the ledger say that this file is ours, with a good checksum."""
     manifest = attack.data / MANIFEST
-    generation, told = journal.decode_base(manifest.read_bytes())
-    forged = told._replace(files={**told.files, path: RECORD})
+    generation, manifest_data = journal.decode_base(manifest.read_bytes())
+    forged = manifest_data._replace(files={**manifest_data.files, path: RECORD})
     manifest.write_bytes(b"".join(journal.encode_base(generation, forged)))
 
 

@@ -52,7 +52,7 @@ class MoodyServer(GitHttpServer):
 
 
 @dataclass
-class Told:
+class SecretVariant:
     """How one way is gone: what is changed of the good one."""
 
     options: tuple[str, ...] = ()
@@ -81,24 +81,24 @@ class Site(Attack):
         path.chmod(0o600)
         return str(path)
 
-    def run(self, told: Told) -> tuple[int, str]:
+    def run(self, variant: SecretVariant) -> tuple[int, str]:
         words = [
-            *told.verb,
-            f"--repo={told.repo or self.server.url('plant.git')}",
+            *variant.verb,
+            f"--repo={variant.repo or self.server.url('plant.git')}",
             "--ref=main",
             "--map=s:projects/P",
             f"--data-dir={self.data}",
             f"--cache-dir={self.cache}",
         ]
-        if told.token is not None:
-            words.append(f"--token-file={self.file('token', told.token)}")
+        if variant.token is not None:
+            words.append(f"--token-file={self.file('token', variant.token)}")
         done = subprocess.run(
-            [sys.executable, "-m", "stoker", *words, *told.options],
+            [sys.executable, "-m", "stoker", *words, *variant.options],
             capture_output=True,
             text=True,
             check=False,
             timeout=60,
-            env={**os.environ, "TMPDIR": str(self.folder / "tmp"), **told.environment},
+            env={**os.environ, "TMPDIR": str(self.folder / "tmp"), **variant.environment},
         )
         return done.returncode, done.stdout + done.stderr
 
@@ -115,32 +115,32 @@ def site(tmp_path: Path, repositories: Path, git_ssh: GitSshServer) -> Iterator[
         yield Site(tmp_path, server, git_ssh)
 
 
-def moody(**mood: object) -> Callable[[Site], Told]:
-    def way(site: Site) -> Told:
+def moody(**mood: object) -> Callable[[Site], SecretVariant]:
+    def way(site: Site) -> SecretVariant:
         for name, value in mood.items():
             setattr(site.server, name, value)
-        return Told(code=ExitCode.UNREACHABLE)
+        return SecretVariant(code=ExitCode.UNREACHABLE)
 
     return way
 
 
-def by_ssh(site: Site, *options: str, key: str | None = None, **told: object) -> Told:
+def by_ssh(site: Site, *options: str, key: str | None = None, **variant: object) -> SecretVariant:
     path = site.file("id", key) if key is not None else str(site.ssh.authorized_key())
     words = (f"--ssh-key-file={path}", f"--known-hosts-file={site.ssh.known_hosts}", *options)
-    return Told(words, site.ssh.url("plant.git"), None, **told)  # type: ignore[arg-type]
+    return SecretVariant(words, site.ssh.url("plant.git"), None, **variant)  # type: ignore[arg-type]
 
 
-def changed_host(site: Site) -> Told:
-    told = by_ssh(site)
+def changed_host(site: Site) -> SecretVariant:
+    variant = by_ssh(site)
     site.ssh.replace_host_keys()
-    return told
+    return variant
 
 
-def committed(files: dict[str, str | None], *options: str) -> Callable[[Site], Told]:
-    def way(site: Site) -> Told:
-        assert site.run(Told())[0] == ExitCode.DONE
+def committed(files: dict[str, str | None], *options: str) -> Callable[[Site], SecretVariant]:
+    def way(site: Site) -> SecretVariant:
+        assert site.run(SecretVariant())[0] == ExitCode.DONE
         site.plant.commit(dict(files), replace=True)
-        return Told(options, code=ExitCode.STALLED)
+        return SecretVariant(options, code=ExitCode.STALLED)
 
     return way
 
@@ -156,47 +156,51 @@ ENCRYPTED = (
 )
 HTTP_WITH = "http://{}@127.0.0.1:1/plant.git"
 
-WAYS: dict[str, Callable[[Site], Told]] = {
-    "good": lambda _: Told(code=ExitCode.DONE),
-    "good in json": lambda _: Told(("--output=json",), code=ExitCode.DONE),
-    "a plan with its diff": lambda _: Told(("--diff",), verb=("plan",)),
+WAYS: dict[str, Callable[[Site], SecretVariant]] = {
+    "good": lambda _: SecretVariant(code=ExitCode.DONE),
+    "good in json": lambda _: SecretVariant(("--output=json",), code=ExitCode.DONE),
+    "a plan with its diff": lambda _: SecretVariant(("--diff",), verb=("plan",)),
     "good over ssh": lambda site: by_ssh(site, code=ExitCode.DONE),
-    "a wrong token": lambda _: Told(token=TOKEN + "x", code=ExitCode.UNREACHABLE),
-    "no token": lambda _: Told(token=None, code=ExitCode.UNREACHABLE),
-    "an empty token": lambda _: Told(token="", code=ExitCode.WRONG_INPUT),
-    "two lines of token": lambda _: Told(token=f"{TOKEN}\n{TOKEN}"),
-    "a token with a zero byte": lambda _: Told(token=f"{TOKEN}\0{TOKEN}"),
-    "a token with a control character": lambda _: Told(token=f"{TOKEN}\x1b[2J"),
-    "a megabyte of token": lambda _: Told(token=TOKEN * 40_000),
-    "a user name with a line break": lambda _: Told(("--username=a\nb",)),
-    "another repository": lambda site: Told(repo=site.server.url("nope.git"), code=ExitCode.UNREACHABLE),
-    "a ref that is not there": lambda _: Told(("--ref=nope",), code=ExitCode.WRONG_INPUT),
-    "a commit that is not there": lambda _: Told((f"--ref={'1' * 40}",), code=ExitCode.WRONG_INPUT),
+    "a wrong token": lambda _: SecretVariant(token=TOKEN + "x", code=ExitCode.UNREACHABLE),
+    "no token": lambda _: SecretVariant(token=None, code=ExitCode.UNREACHABLE),
+    "an empty token": lambda _: SecretVariant(token="", code=ExitCode.WRONG_INPUT),
+    "two lines of token": lambda _: SecretVariant(token=f"{TOKEN}\n{TOKEN}"),
+    "a token with a zero byte": lambda _: SecretVariant(token=f"{TOKEN}\0{TOKEN}"),
+    "a token with a control character": lambda _: SecretVariant(token=f"{TOKEN}\x1b[2J"),
+    "a megabyte of token": lambda _: SecretVariant(token=TOKEN * 40_000),
+    "a user name with a line break": lambda _: SecretVariant(("--username=a\nb",)),
+    "another repository": lambda site: SecretVariant(
+        repo=site.server.url("nope.git"), code=ExitCode.UNREACHABLE
+    ),
+    "a ref that is not there": lambda _: SecretVariant(("--ref=nope",), code=ExitCode.WRONG_INPUT),
+    "a commit that is not there": lambda _: SecretVariant((f"--ref={'1' * 40}",), code=ExitCode.WRONG_INPUT),
     "forbidden": moody(status=403),
     "a broken server": moody(status=500),
     "too many requests": moody(status=429),
     "not implemented": moody(status=501),
     "a page": moody(status=200),
     "a redirect to nobody": moody(location="http://127.0.0.1:1"),
-    "nobody there": lambda _: Told(repo="http://127.0.0.1:1/plant.git", code=ExitCode.UNREACHABLE),
-    "https where there is none": lambda site: Told(
+    "nobody there": lambda _: SecretVariant(repo="http://127.0.0.1:1/plant.git", code=ExitCode.UNREACHABLE),
+    "https where there is none": lambda site: SecretVariant(
         repo=site.server.url("plant.git").replace("http:", "https:"), code=ExitCode.UNREACHABLE
     ),
-    "a user in the address": lambda _: Told(repo=HTTP_WITH.format(IN_ADDRESS), code=ExitCode.WRONG_INPUT),
-    "a password in the address": lambda _: Told(
+    "a user in the address": lambda _: SecretVariant(
+        repo=HTTP_WITH.format(IN_ADDRESS), code=ExitCode.WRONG_INPUT
+    ),
+    "a password in the address": lambda _: SecretVariant(
         repo=HTTP_WITH.format(f"me:{IN_ADDRESS}"), code=ExitCode.WRONG_INPUT
     ),
-    "a password with odd characters": lambda _: Told(
+    "a password with odd characters": lambda _: SecretVariant(
         repo=HTTP_WITH.format(f"me:a/b@c:{IN_ADDRESS}"), code=ExitCode.WRONG_INPUT
     ),
-    "a secret as query": lambda _: Told(
+    "a secret as query": lambda _: SecretVariant(
         repo=f"https://example.test/x?token={IN_ADDRESS}", code=ExitCode.WRONG_INPUT
     ),
-    "a password for the proxy": lambda _: Told(
+    "a password for the proxy": lambda _: SecretVariant(
         (f"--proxy=http://me:{IN_PROXY}@127.0.0.1:1",), code=ExitCode.WRONG_INPUT
     ),
-    "a proxy in the environment that is not there": lambda _: Told(environment=proxy_environment(1)),
-    "an authority that is a key": lambda site: Told((f"--ca-file={site.file('ca', PEM)}",)),
+    "a proxy in the environment that is not there": lambda _: SecretVariant(environment=proxy_environment(1)),
+    "an authority that is a key": lambda site: SecretVariant((f"--ca-file={site.file('ca', PEM)}",)),
     "an ssh key that is none": lambda site: by_ssh(site, key=f"no key {IN_KEY}", code=ExitCode.WRONG_INPUT),
     "an ssh key that is torn": lambda site: by_ssh(site, key=PEM),
     "an ssh key with a passphrase": lambda site: by_ssh(site, key=ENCRYPTED, code=ExitCode.WRONG_INPUT),
@@ -204,18 +208,20 @@ WAYS: dict[str, Callable[[Site], Told]] = {
         site, key=site.ssh.stranger_key().read_text(), code=ExitCode.UNREACHABLE
     ),
     "another host key": changed_host,
-    "an ssh key for http": lambda site: Told((f"--ssh-key-file={site.file('id', PEM)}",), token=None),
-    "signers that are a key": lambda site: Told(
+    "an ssh key for http": lambda site: SecretVariant(
+        (f"--ssh-key-file={site.file('id', PEM)}",), token=None
+    ),
+    "signers that are a key": lambda site: SecretVariant(
         ("--verify-signatures=commit", f"--allowed-signers-file={site.file('signers', PEM)}")
     ),
-    "gpg keys that are private": lambda site: Told(
+    "gpg keys that are private": lambda site: SecretVariant(
         ("--verify-signatures=commit", f"--gpg-keys-file={site.file('gpg', PEM.replace('OPENSSH', 'PGP'))}")
     ),
     "an emptied source": committed({"t": "1"}),
     "broken json": committed({"s/f.json": "{"}),
-    "no git": lambda _: Told(environment={"PATH": "/nowhere"}, code=ExitCode.WRONG_INPUT),
-    "no data folder": lambda _: Told(("--data-dir=/nowhere",), code=ExitCode.WRONG_INPUT),
-    "a cache that is a file": lambda site: Told((f"--cache-dir={site.file('cache-file', 'x')}",)),
+    "no git": lambda _: SecretVariant(environment={"PATH": "/nowhere"}, code=ExitCode.WRONG_INPUT),
+    "no data folder": lambda _: SecretVariant(("--data-dir=/nowhere",), code=ExitCode.WRONG_INPUT),
+    "a cache that is a file": lambda site: SecretVariant((f"--cache-dir={site.file('cache-file', 'x')}",)),
 }
 
 
@@ -227,31 +233,31 @@ def watching(seen: set[str], done: threading.Event) -> None:
 
 @pytest.mark.parametrize("way", WAYS)
 def test_no_secret_is_seen_anywhere(site: Site, way: str) -> None:
-    told = WAYS[way](site)
-    given = " ".join((told.repo, *told.options))
+    variant = WAYS[way](site)
+    given = " ".join((variant.repo, *variant.options))
     seen: set[str] = set()
     done = threading.Event()
     watcher = threading.Thread(target=watching, args=(seen, done))
     watcher.start()
     try:
-        code, said = site.run(told)
+        code, output = site.run(variant)
     finally:
         done.set()
         watcher.join()
-    assert "Traceback" not in said, said
-    assert said
-    if told.code is not None:
-        assert code == told.code, said
-    for canary in (*CANARIES, *in_keys(told)):
-        assert canary not in said
+    assert "Traceback" not in output, output
+    assert output
+    if variant.code is not None:
+        assert code == variant.code, output
+    for canary in (*CANARIES, *in_keys(variant)):
+        assert canary not in output
         if canary not in given:  # what somebody writes into a command line stands there
             assert not any(canary in line for line in seen)
         assert not [path for path, content in site.written() if canary.encode() in content]
 
 
-def in_keys(told: Told) -> list[str]:
+def in_keys(variant: SecretVariant) -> list[str]:
     """The lines of real keys, without those that say what it is."""
-    files = [Path(word.partition("=")[2]) for word in told.options if word.startswith("--ssh-key-file=")]
+    files = [Path(word.partition("=")[2]) for word in variant.options if word.startswith("--ssh-key-file=")]
     return [line for file in files for line in file.read_text().splitlines() if len(line) > 60]
 
 
@@ -261,9 +267,9 @@ def test_a_password_of_the_environments_proxy_opens_it_and_is_seen_nowhere(site:
             environment = {
                 name: value.replace(IN_PROXY, word) for name, value in proxy_environment(proxy.port).items()
             }
-            ended, said = site.run(Told(environment=environment))
-            assert ended == code, said
-            assert IN_PROXY not in said
+            ended, output = site.run(SecretVariant(environment=environment))
+            assert ended == code, output
+            assert IN_PROXY not in output
         assert {passage.allowed for passage in proxy.passages} == {True, False}
     assert not [path for path, content in site.written() if IN_PROXY.encode() in content]
 
@@ -272,8 +278,8 @@ def test_credentials_do_not_follow_a_redirect(site: Site, tmp_path: Path) -> Non
     """Not to another host, and not to another port of this one."""
     with GitHttpServer.start(tmp_path / "elsewhere") as elsewhere:
         site.server.location = elsewhere.url("").rstrip("/")
-        code, said = site.run(Told())
+        code, output = site.run(SecretVariant())
         assert code == ExitCode.UNREACHABLE
-        assert "redirect" in said
+        assert "redirect" in output
         assert elsewhere.requests == []
-    assert TOKEN not in said
+    assert TOKEN not in output

@@ -79,12 +79,12 @@ async def test_a_folder_that_flips_to_a_symlink_and_back_is_never_written_throug
         for turn in range(2)
     ]
     commits.append(attack.repository.commit({f"s/{deep}/f{n}": None for n in range(8)}))
-    keeper = open_keeper(attack.job())
-    await keeper.sync(SyncOptions(commit=commits[0]))
+    folder_sync = open_keeper(attack.job())
+    await folder_sync.sync(SyncOptions(commit=commits[0]))
     with Flipper(attack.data / "projects/P/sub", target) as flipper:
         for turn in range(passes):
             try:
-                await keeper.sync(SyncOptions(commit=CommitId(commits[turn % 3])))
+                await folder_sync.sync(SyncOptions(commit=CommitId(commits[turn % 3])))
             except StokerError as error:
                 assert error.message.isprintable()  # noqa: PT017 - whichever it is, it has words
     assert flipper.flips > passes

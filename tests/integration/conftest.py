@@ -18,7 +18,7 @@ from stoker_testkit.repositories.git_http_server import GitHttpServer
 from stoker_testkit.reverser.reverser_environment import ReverserSite
 from stoker_testkit.wait_until import eventually
 
-from .cli.installed_operator import SECRET, Clinic, Ward
+from .cli.installed_operator import SECRET, InstalledOperator, ResourceSite
 
 
 @pytest.fixture(scope="session")
@@ -44,7 +44,7 @@ def site(
 
 
 @pytest.fixture(scope="session")
-def clinic(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clinic]:
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InstalledOperator]:
     """A cluster with a release of the chart; tests that use it belong into the group `doctor`."""
     values = {"crds": {"conversion": False}, "controller": {"letGo": {"enabled": False}}}
     with (
@@ -54,30 +54,32 @@ def clinic(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clinic]:
         plane.create_namespace(HOME)
         release.install()
         release.start("webhook", "controller")
-        found = Clinic(plane, release)
+        found = InstalledOperator(plane, release)
         found.until_led()
         yield found
 
 
 @pytest.fixture
-def ward(clinic: Clinic, tmp_path: Path, git_http: GitHttpServer) -> Ward:
+def resource_site(installed: InstalledOperator, tmp_path: Path, git_http: GitHttpServer) -> ResourceSite:
     """A namespace with one resource, its Secrets, and a gateway that is synced."""
     repository = Repository.create(git_http.root / "plant.git")
     repository.commit({"services/site/projects/P/project.json": "{}"})
     git_http.users["x-access-token"] = SECRET
     namespace = f"plant-{uuid.uuid4().hex[:8]}"
-    clinic.cluster.create_namespace(namespace)
-    ward = Ward(clinic.cluster, namespace, tmp_path, clinic=clinic)
-    ward.secret("git-credentials", token=SECRET)
-    ward.secret("ignition-api-key", apiKey=f"stoker:{SECRET}")
+    installed.cluster.create_namespace(namespace)
+    resource_site = ResourceSite(installed.cluster, namespace, tmp_path, installed=installed)
+    resource_site.secret("git-credentials", token=SECRET)
+    resource_site.secret("ignition-api-key", apiKey=f"stoker:{SECRET}")
     auth = {"token": {"secretRef": {"name": "git-credentials", "key": "token"}}}
     git = {"repo": git_http.url("plant.git"), "ref": "main", "auth": auth}
     key = {"name": "ignition-api-key", "key": "apiKey"}
     head = {"apiVersion": "stoker.io/v1alpha1", "kind": "Stoker", "metadata": {"name": "line-1"}}
     spec = {"git": git, "gateway": {"apiKeySecretRef": key}}
-    ward.post("/apis/stoker.io/v1alpha1", "stokers", {**head, "spec": spec})
-    pod = ward.pod("filler-0", "line-1", gateway="filler")
-    ward.until_metadata("line-1", commit=repository.tip())
+    resource_site.post("/apis/stoker.io/v1alpha1", "stokers", {**head, "spec": spec})
+    pod = resource_site.pod("filler-0", "line-1", gateway="filler")
+    resource_site.until_metadata("line-1", commit=repository.tip())
     pod.report(str(repository.tip()), heartbeat_at=rfc3339(SystemClock().now()))
-    eventually(lambda: ward.ready() == "True", 30.0, lambda: str(ward.status("Stoker", "line-1")))
-    return ward
+    eventually(
+        lambda: resource_site.ready() == "True", 30.0, lambda: str(resource_site.status("Stoker", "line-1"))
+    )
+    return resource_site

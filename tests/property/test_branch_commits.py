@@ -88,7 +88,7 @@ class Model:
             self.commits.append((author, message))
 
 
-class World:
+class CommitRun:
     def __init__(self, folder: Path) -> None:
         self.repository = Repository.create(folder / "r.git")
         self.cache = folder / "cache"
@@ -160,11 +160,11 @@ class World:
 @given(steps=st.lists(STEPS, min_size=1, max_size=5))
 def test_our_commits_follow_what_others_pushed_and_nothing_is_lost_or_made_twice(steps: list[Step]) -> None:
     async def live(folder: Path) -> None:
-        world = World(folder)
+        run = CommitRun(folder)
         for step in steps:
-            await world.take(step)
-            world.check()
-        world.repository.git("fsck", "--strict")
+            await run.take(step)
+            run.check()
+        run.repository.git("fsck", "--strict")
 
     with tempfile.TemporaryDirectory() as folder:
         asyncio.run(live(Path(folder)))

@@ -166,7 +166,7 @@ class Mirror:
                 self.objects[name] = (uid, change.resource_version)
 
 
-class World:
+class WatchModel:
     """A server, a client, and the bad line between them."""
 
     def __init__(self, opaque: bool) -> None:
@@ -273,12 +273,12 @@ class World:
 
 
 def check(history: list[Action], *, opaque: bool) -> None:
-    world = World(opaque)
+    model = WatchModel(opaque)
     for action in history:
-        world.act(action)
-    world.settle()
-    world.check_that_the_mirror_agrees()
-    world.check_that_the_store_is_right()
+        model.act(action)
+    model.settle()
+    model.check_that_the_mirror_agrees()
+    model.check_that_the_store_is_right()
 
 
 @given(actions)

@@ -91,11 +91,11 @@ def refusal(work: Callable[[], object]) -> str:
 
 @settings(deadline=None)
 @given(metadata)
-def test_a_map_that_was_written_is_read_as_it_was_meant(said: AgentMetadata) -> None:
-    data = said.data()
+def test_a_map_that_was_written_is_read_as_it_was_meant(sent: AgentMetadata) -> None:
+    data = sent.data()
     assert all(isinstance(value, str) for value in data.values())
-    assert AgentMetadata.parse(data) == said
-    assert AgentMetadata.parse({**data, "keyOfANewerController": "x"}) == said
+    assert AgentMetadata.parse(data) == sent
+    assert AgentMetadata.parse({**data, "keyOfANewerController": "x"}) == sent
 
 
 @settings(deadline=None)
@@ -115,18 +115,18 @@ def test_no_agent_spec_does_more_than_be_refused(value: str) -> None:
 
 @settings(deadline=None)
 @given(metadata)
-def test_flat_keys_alone_are_a_resource_or_a_named_reason(said: AgentMetadata) -> None:
+def test_flat_keys_alone_are_a_resource_or_a_named_reason(sent: AgentMetadata) -> None:
     for door in SyncResourceKind:
-        why = refusal(partial(agent_spec_of, said, ResourceIdentity(door, "shop", "plant")))
-        assert bool(why) == (bool(said.agent_spec) or said.git_url is None or said.ref is None), why
+        why = refusal(partial(agent_spec_of, sent, ResourceIdentity(door, "shop", "plant")))
+        assert bool(why) == (bool(sent.agent_spec) or sent.git_url is None or sent.ref is None), why
 
 
 @settings(deadline=None)
 @given(metadata, st.binary(min_size=1), st.binary(min_size=1))
 def test_a_signature_is_of_one_map_with_one_content_and_one_key(
-    said: AgentMetadata, key: bytes, other: bytes
+    sent: AgentMetadata, key: bytes, other: bytes
 ) -> None:
-    data = sign_data(said.data(), Secret(key), of="shop/stoker-metadata-plant", uid="u", sequence=1)
+    data = sign_data(sent.data(), Secret(key), of="shop/stoker-metadata-plant", uid="u", sequence=1)
     check_signature(data, Secret(key), of="shop/stoker-metadata-plant")
     changed = {**data, "commit": "0" * 40 if data["commit"] != "0" * 40 else "1" * 40}
     for wrong, with_key, of in (
@@ -134,7 +134,7 @@ def test_a_signature_is_of_one_map_with_one_content_and_one_key(
         ({**data, "more": ""}, key, "shop/stoker-metadata-plant"),
         (data, key, "shop/stoker-metadata-other"),
         (data, b"x" + other + key, "shop/stoker-metadata-plant"),
-        (said.data(), key, "shop/stoker-metadata-plant"),
+        (sent.data(), key, "shop/stoker-metadata-plant"),
     ):
         with pytest.raises(InvalidValue):
             check_signature(wrong, Secret(with_key), of=of)
@@ -196,6 +196,6 @@ def test_no_report_does_more_than_be_refused(text: str) -> None:
         st.sampled_from(["syncedAt", "commit", "errors", "checksums", "drift", "history"]), json_values
     )
 )
-def test_known_keys_of_any_shape_are_read_or_refused(said: dict[str, Any]) -> None:
-    why = refusal(lambda: GatewayReport.parse(json.dumps(said)))
+def test_known_keys_of_any_shape_are_read_or_refused(fields: dict[str, Any]) -> None:
+    why = refusal(lambda: GatewayReport.parse(json.dumps(fields)))
     assert why == "" or "the report" in why

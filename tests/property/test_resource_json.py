@@ -36,7 +36,7 @@ manifests = st.fixed_dictionaries(
 )
 
 
-def written(said: dict[str, Any], seed: random.Random) -> bytes:
+def written(fields: dict[str, Any], seed: random.Random) -> bytes:
     """In any key order and spacing."""
 
     def mixed(value: Any) -> Any:
@@ -47,13 +47,13 @@ def written(said: dict[str, Any], seed: random.Random) -> bytes:
         return [mixed(one) for one in value] if isinstance(value, list) else value
 
     layout = {"indent": seed.choice([None, 2]), "ensure_ascii": seed.choice([True, False])}
-    return json.dumps(mixed(said), **layout).encode()  # type: ignore[arg-type]
+    return json.dumps(mixed(fields), **layout).encode()  # type: ignore[arg-type]
 
 
-def meaning(said: dict[str, Any]) -> Any:
-    kept = {key: value for key, value in said["attributes"].items() if key not in VOLATILE}
-    named = sorted(name for name in said["files"] if name != "thumbnail.png")
-    return json.dumps({**said, "attributes": kept, "files": named}, sort_keys=True)
+def meaning(fields: dict[str, Any]) -> Any:
+    kept = {key: value for key, value in fields["attributes"].items() if key not in VOLATILE}
+    named = sorted(name for name in fields["files"] if name != "thumbnail.png")
+    return json.dumps({**fields, "attributes": kept, "files": named}, sort_keys=True)
 
 
 @given(manifests, manifests, st.randoms())
@@ -68,32 +68,34 @@ def test_noise_is_what_has_the_same_meaning_seen_from_either_side(
 
 @given(manifests, attributes, st.booleans(), st.randoms())
 def test_who_touched_it_and_its_thumbnail_never_matter(
-    said: dict[str, Any], touched: dict[str, Any], thumbnail: bool, seed: random.Random
+    fields: dict[str, Any], touched: dict[str, Any], thumbnail: bool, seed: random.Random
 ) -> None:
-    kept = {key: value for key, value in said["attributes"].items() if key not in VOLATILE}
+    kept = {key: value for key, value in fields["attributes"].items() if key not in VOLATILE}
     again = {key: value for key, value in touched.items() if key in VOLATILE}
-    names = [name for name in said["files"] if name != "thumbnail.png"] + ["thumbnail.png"] * thumbnail
-    other = {**said, "attributes": {**kept, **again}, "files": names}
-    assert NOISE.means_nothing("resource.json", written(said, seed), written(other, seed))
+    names = [name for name in fields["files"] if name != "thumbnail.png"] + ["thumbnail.png"] * thumbnail
+    other = {**fields, "attributes": {**kept, **again}, "files": names}
+    assert NOISE.means_nothing("resource.json", written(fields, seed), written(other, seed))
 
 
 @given(manifests, st.data(), st.randoms())
-def test_any_other_change_is_real(said: dict[str, Any], data: st.DataObject, seed: random.Random) -> None:
+def test_any_other_change_is_real(fields: dict[str, Any], data: st.DataObject, seed: random.Random) -> None:
     key = data.draw(st.sampled_from(["scope", "version", "files", "restricted", "attributes", "other"]))
-    other = dict(said)
+    other = dict(fields)
     if key == "attributes":
-        other[key] = {**said[key], "hint": data.draw(values)}
+        other[key] = {**fields[key], "hint": data.draw(values)}
     elif key == "other":
         other[key] = data.draw(values)
     else:
         other[key] = data.draw(manifests)[key]
-    assume(meaning(other) != meaning(said))
-    assert not NOISE.means_nothing("resource.json", written(said, seed), written(other, seed))
+    assume(meaning(other) != meaning(fields))
+    assert not NOISE.means_nothing("resource.json", written(fields, seed), written(other, seed))
 
 
 @given(manifests, st.binary(max_size=64), st.randoms())
-def test_what_cannot_be_read_is_never_noise(said: dict[str, Any], broken: bytes, seed: random.Random) -> None:
-    content = written(said, seed)
+def test_what_cannot_be_read_is_never_noise(
+    fields: dict[str, Any], broken: bytes, seed: random.Random
+) -> None:
+    content = written(fields, seed)
     cut = content[: len(content) // 2]
     for bad in (cut, broken):
         assert not NOISE.means_nothing("resource.json", content, bad)
@@ -104,9 +106,9 @@ def test_what_cannot_be_read_is_never_noise(said: dict[str, Any], broken: bytes,
 def test_a_signature_covers_all_fields_but_itself(one: dict[str, Any], other: dict[str, Any]) -> None:
     contents = {"view.json": b"1", "data.bin": b"2", "code.py": b"3", "thumbnail.png": b"4"}
 
-    def signed(said: dict[str, Any], **changed: bytes) -> str:
+    def signed(fields: dict[str, Any], **changed: bytes) -> str:
         named = {key.replace("_", "."): content for key, content in changed.items()}
-        return ResourceManifest.read(json.dumps(said).encode()).signature({**contents, **named})
+        return ResourceManifest.read(json.dumps(fields).encode()).signature({**contents, **named})
 
     carried = {**one, "attributes": {**one["attributes"], "lastModificationSignature": "x"}}
     assert signed(carried) == signed(one)

@@ -58,7 +58,7 @@ class Asked:
 
 
 @dataclass(slots=True)
-class World:
+class AuthorModel:
     """The server, the watch, and what the reverser has learnt; wrong answers end in an assertion."""
 
     authors: AuthorAttribution = field(default_factory=AuthorAttribution)
@@ -209,19 +209,19 @@ def changed(old: dict[str, Any] | None, step: Step) -> dict[str, Any] | None:
 
 def request(step: Step, old: dict[str, Any] | None, new: dict[str, Any] | None) -> dict[str, Any]:
     resource = {"group": "apps", "version": "v1", "resource": "deployments"}
-    told: dict[str, Any] = {"resource": resource, "userInfo": {"username": step.user}}
+    fields: dict[str, Any] = {"resource": resource, "userInfo": {"username": step.user}}
     if step.what == "scale":
         assert old is not None
         assert new is not None
         return {
-            **told,
+            **fields,
             "operation": "UPDATE",
             "subResource": "scale",
             "object": scale(new),
             "oldObject": scale(old),
         }
     operation = "CREATE" if old is None else "DELETE" if new is None else "UPDATE"
-    return {**told, "operation": operation, "object": new, "oldObject": old}
+    return {**fields, "operation": operation, "object": new, "oldObject": old}
 
 
 def scale(obj: dict[str, Any]) -> dict[str, Any]:
@@ -258,22 +258,22 @@ def history(seed: int, *, refusals: bool) -> list[Step]:
 @given(st.integers(0, 1 << 48))
 @settings(max_examples=600)
 def test_no_change_is_attributed_to_anybody_but_its_maker(seed: int) -> None:
-    world = World()
+    model = AuthorModel()
     for step in history(seed, refusals=True):
-        world.run(step)
-    world.commit()
-    assert world.certain, "nobody stands in the way of the last change"
-    event(f"certain authors: {min(world.certain, 5)}")
+        model.run(step)
+    model.commit()
+    assert model.certain, "nobody stands in the way of the last change"
+    event(f"certain authors: {min(model.certain, 5)}")
 
 
 @given(st.integers(0, 1 << 48))
 @settings(max_examples=200)
 def test_where_every_request_succeeds_no_loss_of_facts_makes_an_author_wrong(seed: int) -> None:
-    world = World()
+    model = AuthorModel()
     for step in history(seed, refusals=False):
-        world.run(step)
-        for asked in world.asked:
-            who = world.authors.author_of(asked.observed, 0.0)
+        model.run(step)
+        for asked in model.asked:
+            who = model.authors.author_of(asked.observed, 0.0)
             assert who is None or who.name == asked.truth.user.name
 
 

@@ -36,12 +36,12 @@ def changes_of(rng: random.Random, count: int) -> list[PendingFileChange]:
 
 def runs(changes: list[PendingFileChange]) -> list[tuple[RequestUser | None, dict[str, bytes | None]]]:
     """What history has to say, in the plainest way: one entry for each run of an author."""
-    told: list[tuple[RequestUser | None, dict[str, bytes | None]]] = []
+    fields: list[tuple[RequestUser | None, dict[str, bytes | None]]] = []
     for change in changes:
-        if not told or told[-1][0] != change.author:
-            told.append((change.author, {}))
-        told[-1][1][change.path] = change.content
-    return told
+        if not fields or fields[-1][0] != change.author:
+            fields.append((change.author, {}))
+        fields[-1][1][change.path] = change.content
+    return fields
 
 
 def replayed(commits: list[PlannedCommit]) -> dict[str, bytes | None]:

@@ -34,7 +34,7 @@ NAMES = ("a", "b", "c", "d", "e", "f")
 
 
 @dataclass
-class World(SimulatedFleet):
+class CheckedFleet(SimulatedFleet):
     """The fleet, and what must hold after each decision."""
 
     reached: dict[str, int] = field(default_factory=dict)
@@ -53,12 +53,12 @@ class World(SimulatedFleet):
         by_name = {one.name: one for one in fleet.gateways}
         fresh = []
         for name in NAMES:
-            told, was = self.target(name), before[name]
-            if told.mode is SyncMode.PLAN:
+            result, was = self.target(name), before[name]
+            if result.mode is SyncMode.PLAN:
                 continue
-            assert self.index(told.commit) >= self.reached.get(name, 0), "nobody is sent back"
-            self.reached[name] = self.index(told.commit)
-            if told.commit == new and (was.commit, was.mode) != (new, SyncMode.APPLY):
+            assert self.index(result.commit) >= self.reached.get(name, 0), "nobody is sent back"
+            self.reached[name] = self.index(result.commit)
+            if result.commit == new and (was.commit, was.mode) != (new, SyncMode.APPLY):
                 fresh.append(name)
         self.check_order(by_name, fresh, new)
         self.check_stages(by_name, fresh, new)
@@ -130,7 +130,7 @@ limits = st.one_of(
     ),
 )
 worlds = st.builds(
-    World,
+    CheckedFleet,
     st.just(NAMES),
     st.one_of(st.just(DeploymentPolicy()), stages, orders),
     limits,
@@ -146,51 +146,51 @@ deeds = st.lists(
 )
 
 
-def do(world: World, deed: str, name: str) -> None:
+def do(checked: CheckedFleet, deed: str, name: str) -> None:
     deeds: dict[str, Callable[[], object]] = {
-        "act": lambda: world.act(name),
-        "fail": lambda: world.act(name, fails=True),
-        "commit": lambda: setattr(world, "number", world.number + 1),
-        "approve": world.approve,
-        "ask": lambda: setattr(world, "asked", world.asked + 1),
-        "replan": lambda: setattr(world, "salt", world.salt + 1),
-        "check": lambda: setattr(world, "check", {"": "it answered 500", None: ""}.get(world.check)),
-        "wait": lambda: setattr(world, "now", world.now + timedelta(seconds=40)),
+        "act": lambda: checked.act(name),
+        "fail": lambda: checked.act(name, fails=True),
+        "commit": lambda: setattr(checked, "number", checked.number + 1),
+        "approve": checked.approve,
+        "ask": lambda: setattr(checked, "asked", checked.asked + 1),
+        "replan": lambda: setattr(checked, "salt", checked.salt + 1),
+        "check": lambda: setattr(checked, "check", {"": "it answered 500", None: ""}.get(checked.check)),
+        "wait": lambda: setattr(checked, "now", checked.now + timedelta(seconds=40)),
     }
     deeds[deed]()
-    world.now += timedelta(seconds=1)
+    checked.now += timedelta(seconds=1)
 
 
 @settings(max_examples=150, deadline=None)
 @given(worlds, deeds)
 def test_no_gate_is_bypassed_and_every_healthy_gateway_arrives(
-    world: World, played: list[tuple[str, str]]
+    checked: CheckedFleet, played: list[tuple[str, str]]
 ) -> None:
-    world.decide()
+    checked.decide()
     for deed, name in played:
-        do(world, deed, name)
-        world.decide()
-    world.check = ""
-    world.asked += 1
-    new = commit(world.number)
+        do(checked, deed, name)
+        checked.decide()
+    checked.check = ""
+    checked.asked += 1
+    new = commit(checked.number)
     for _ in range(120):
-        world.decide()
-        if all(world.gateway(name).is_at(new) for name in NAMES):
+        checked.decide()
+        if all(checked.gateway(name).is_at(new) for name in NAMES):
             break
         for name in NAMES:
-            world.act(name)
-        request = world.status.approval
+            checked.act(name)
+        request = checked.status.approval
         if request is not None and request.state == "Expired":
-            world.asked += 1
-        world.approve()
-        failed = world.last.trouble is not None
-        world.asked += failed
-        world.now += timedelta(seconds=20)
+            checked.asked += 1
+        checked.approve()
+        failed = checked.last.trouble is not None
+        checked.asked += failed
+        checked.now += timedelta(seconds=20)
     else:
-        pytest.fail(f"somebody never arrives: {world.last}")
-    world.decide()
-    again = world.status
-    world.decide()
-    released = {name for name in NAMES if needs_approval(name, world.approval, world.deployment)}
-    assert world.last.targets == {name: GatewayTarget(new) for name in released}, "the others need no order"
-    assert world.status == again, "and nothing is written when nothing changes"
+        pytest.fail(f"somebody never arrives: {checked.last}")
+    checked.decide()
+    again = checked.status
+    checked.decide()
+    released = {name for name in NAMES if needs_approval(name, checked.approval, checked.deployment)}
+    assert checked.last.targets == {name: GatewayTarget(new) for name in released}, "the others need no order"
+    assert checked.status == again, "and nothing is written when nothing changes"

@@ -83,7 +83,7 @@ class Replica:
 
 
 @dataclass
-class World:
+class ShardModel:
     server: Server = field(default_factory=Server)
     replicas: list[Replica] = field(default_factory=list)
     now: float = 0.0
@@ -112,34 +112,34 @@ STEPS = st.one_of(
 )
 
 
-def play_and_check(world: World, what: str, how: object) -> None:
+def play_and_check(model: ShardModel, what: str, how: object) -> None:
     if what == "pass":
         assert isinstance(how, float)
-        world.now += how
+        model.now += how
     elif what == "start":
         assert isinstance(how, tuple)
-        world.start(*how)
+        model.start(*how)
     elif what == "everybody":
-        for one in world.replicas:
-            one.act(world.server, world.now)
-            world.check()
-    elif world.replicas:
+        for one in model.replicas:
+            one.act(model.server, model.now)
+            model.check()
+    elif model.replicas:
         assert isinstance(how, int)
-        one = world.replicas[how % len(world.replicas)]
+        one = model.replicas[how % len(model.replicas)]
         if what == "act":
-            one.act(world.server, world.now)
+            one.act(model.server, model.now)
         else:
-            world.replicas.remove(one)
-            one.leave(world.server)
-    world.check()
+            model.replicas.remove(one)
+            one.leave(model.server)
+    model.check()
 
 
 @given(st.lists(STEPS, min_size=10, max_size=80))
 @settings(max_examples=150, deadline=None)
 def test_a_namespace_never_has_two_workers(steps: list[tuple[str, object]]) -> None:
-    world = World()
+    model = ShardModel()
     for what, how in steps:
-        play_and_check(world, what, how)
+        play_and_check(model, what, how)
 
 
 @pytest.mark.parametrize("counts", [(2, 3), (3, 2), (1, 4), (4, 1)], ids=str)
@@ -148,28 +148,28 @@ def test_an_update_ends_with_everything_worked_on_and_nothing_by_two(
     counts: tuple[int, int], deletes: bool
 ) -> None:
     """As a chart's update: new pods come, old ones go one after the other."""
-    world, (before, after) = World(), counts
+    model, (before, after) = ShardModel(), counts
     for index in range(before):
-        world.start(before, index)
+        model.start(before, index)
 
     def live(seconds: int) -> None:
         for _ in range(2 * seconds):
-            world.now += 0.5
-            play_and_check(world, "everybody", None)
+            model.now += 0.5
+            play_and_check(model, "everybody", None)
 
     live(10)
-    old = list(world.replicas)
+    old = list(model.replicas)
     for index in range(after):
-        world.start(after, index)
+        model.start(after, index)
     live(5)
     if deletes:
         for index in range(after, before):
-            del world.server.leases[index]
+            del model.server.leases[index]
     for one in old:
-        world.replicas.remove(one)
-        one.leave(world.server)
+        model.replicas.remove(one)
+        one.leave(model.server)
         live(3)
     live(20)
     for namespace in NAMESPACES:
-        workers = [one.shard for one in world.replicas if one.works_on(namespace, world.now)]
+        workers = [one.shard for one in model.replicas if one.works_on(namespace, model.now)]
         assert workers == [Shard(shard_of_namespace(namespace, after), after)]

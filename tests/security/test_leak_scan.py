@@ -208,7 +208,7 @@ WAYS = {
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_whole_run_fails_for_what_it_leaves(tmp_path: Path, way: str) -> None:
-    workers, told = WAYS[way]
+    workers, result = WAYS[way]
     (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = -p stoker_testkit.secret_leaks.pytest_plugin\n")
     (tmp_path / "test_story.py").write_text(STORY)
     (tmp_path / "tmp").mkdir()
@@ -224,6 +224,6 @@ def test_a_whole_run_fails_for_what_it_leaves(tmp_path: Path, way: str) -> None:
     )
     assert "1 passed" in done.stdout, done.stdout + done.stderr
     seen = [line for line in done.stdout.splitlines() if line.startswith("SEEN ")]
-    assert [one for one in told if not any(one in line for line in seen)] == [], done.stdout
-    assert done.returncode == (1 if told else 0), done.stdout
-    assert bool(seen) is bool(told), seen
+    assert [one for one in result if not any(one in line for line in seen)] == [], done.stdout
+    assert done.returncode == (1 if result else 0), done.stdout
+    assert bool(seen) is bool(result), seen

@@ -161,11 +161,11 @@ def test_a_bucket_of_google_is_opened_and_refused_without_a_word_of_its_key(
     scene: LeakScanNamespace, capfd: pytest.CaptureFixture[str]
 ) -> None:
     canaries = scene.canaries
-    said: list[str] = []
+    messages: list[str] = []
     with Gcs.start() as store, Gcs.start() as stranger, CommandLineSearch(canaries) as lines:
         for account in (store, stranger):
-            told = json.loads(account.credentials["serviceAccount.json"].reveal())
-            canaries.add("gcs-key", told["private_key"])
+            document = json.loads(account.credentials["serviceAccount.json"].reveal())
+            canaries.add("gcs-key", document["private_key"])
         opened = bucket_storage.gcs_storage(store.bucket("plant"), "site", store.credentials, retries=0)
         opened.put("one", [b"1"])
         assert opened.get("one", 0, 1) == b"1"
@@ -175,17 +175,20 @@ def test_a_bucket_of_google_is_opened_and_refused_without_a_word_of_its_key(
         ]
         for credentials, ask in tries:
             try:
-                said.append(
+                messages.append(
                     str(
                         ask(bucket_storage.gcs_storage(store.bucket("plant"), "site", credentials, retries=0))
                     )
                 )
             except StokerError as error:
-                said.append(f"{error} {error.message} {error.__cause__!r} {error.__context__!r}")
-    assert len(said) == 2
+                messages.append(f"{error} {error.message} {error.__cause__!r} {error.__context__!r}")
+    assert len(messages) == 2
     captured = capfd.readouterr()
-    told = [*lines.found(), *canaries.in_folder(scene.folder)]
-    assert [*told, *canaries.in_text("what was said", "\n".join([*said, captured.out, captured.err]))] == []
+    document = [*lines.found(), *canaries.in_folder(scene.folder)]
+    assert [
+        *document,
+        *canaries.in_text("what was said", "\n".join([*messages, captured.out, captured.err])),
+    ] == []
 
 
 @pytest.mark.services
@@ -219,7 +222,7 @@ def test_a_source_that_is_no_repository_is_opened_and_refused_without_its_passwo
             registry.push("plant", "v1", oci_artifacts.flux({"services/a.json": "1"}))
             url, username, password = registry.url("plant"), registry.username, registry.password
         canaries.add("password", password)
-        said: list[str] = []
+        messages: list[str] = []
         lines = stack.enter_context(CommandLineSearch(canaries))
         for word, opens in ((password, True), (canaries.make("wrong-password"), False)):
             (tmp_path / "keys/password").write_text(word)
@@ -236,10 +239,10 @@ def test_a_source_that_is_no_repository_is_opened_and_refused_without_its_passwo
                 timeout=60,
                 env={**os.environ, "TMPDIR": str(tmp_path / "tmp")},
             )
-            said += [done.stdout, done.stderr]
-            assert (done.returncode == 0) is opens, said
+            messages += [done.stdout, done.stderr]
+            assert (done.returncode == 0) is opens, messages
     assert (tmp_path / "data/projects/P/a.json").read_text() == "1"
-    told = [*lines.found(), *canaries.in_text("what was said", "".join(said))]
+    result = [*lines.found(), *canaries.in_text("what was said", "".join(messages))]
     for place in ("data", "tmp", "cache"):
-        told += canaries.in_folder(tmp_path / place)
-    assert told == []
+        result += canaries.in_folder(tmp_path / place)
+    assert result == []

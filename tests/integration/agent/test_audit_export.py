@@ -62,12 +62,12 @@ def test_an_agent_syncs_while_its_log_server_is_away_and_tells_it_afterwards(
     pair = authority.server().save(tmp_path, "siem")
     with SyslogServer.start("tls", tls=pair, port=port) as server:
         eventually(lambda: server.messages, PATIENCE, lambda: f"a record; {server.complaints}")
-        [told] = server.messages
-    assert list(told.record) == FIELDS
-    assert told.record == json.loads((pod.data_dir / ".sync-state" / "audit.jsonl").read_text())
-    assert (told.record["commit"], told.record["trigger"]) == (commit, "webhook")
-    assert (told.facility, told.severity, told.host) == (19, 6, "gateway-0")
-    assert f'gateway="filler" trigger="webhook" result="{told.record["result"]}"' in told.data
+        [message] = server.messages
+    assert list(message.record) == FIELDS
+    assert message.record == json.loads((pod.data_dir / ".sync-state" / "audit.jsonl").read_text())
+    assert (message.record["commit"], message.record["trigger"]) == (commit, "webhook")
+    assert (message.facility, message.severity, message.host) == (19, 6, "gateway-0")
+    assert f'gateway="filler" trigger="webhook" result="{message.record["result"]}"' in message.data
 
 
 def test_one_sync_tells_a_log_server_before_it_ends(
@@ -90,8 +90,8 @@ def test_one_sync_tells_a_log_server_before_it_ends(
         )
         assert done.returncode == 0, done.stderr
         eventually(lambda: server.messages, PATIENCE, lambda: f"a record; {server.complaints}")
-        [told] = server.messages
-    assert (told.record["commit"], told.record["result"], told.record["trigger"]) == (
+        [message] = server.messages
+    assert (message.record["commit"], message.record["result"], message.record["trigger"]) == (
         commit,
         "success",
         "manual",
@@ -144,8 +144,8 @@ def test_a_wrong_audit_address_is_reported_at_the_start_and_keeps_no_gateway_fro
     plant.publish(commit, agent_spec=plant.spec(gateway=FILES_ONLY))
     pod.start(plant.kubeconfig, "--audit-syslog=siem.example:514")
     plant.until_synced(pod, commit)
-    (told,) = pod.logged("audit.unavailable")
-    assert "'siem.example:514' is none of unix:/PATH, udp://HOST:PORT" in told["error"]
+    (logged_lines,) = pod.logged("audit.unavailable")
+    assert "'siem.example:514' is none of unix:/PATH, udp://HOST:PORT" in logged_lines["error"]
 
 
 @pytest.fixture

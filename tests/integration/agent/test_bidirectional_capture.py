@@ -142,18 +142,18 @@ class Gateway:
     async def synced(self, files: dict[str, str | None]) -> None:
         """A commit, and the data folder at it."""
         self.repository.commit({f"s/{path}": text for path, text in files.items()})
-        keeper = self.keeper()
-        await keeper.sync()
+        folder_sync = self.folder_sync()
+        await folder_sync.sync()
 
-    def keeper(self) -> FolderSync:
+    def folder_sync(self) -> FolderSync:
         return open_keeper(self.job, noise=ResourceNoise())
 
     @asynccontextmanager
-    async def watched(self, keeper: FolderSync | None = None) -> AsyncIterator[Site]:
-        keeper = keeper if keeper is not None else self.keeper()
+    async def watched(self, folder_sync: FolderSync | None = None) -> AsyncIterator[Site]:
+        folder_sync = folder_sync if folder_sync is not None else self.folder_sync()
         capturing = ChangeCapture(
             self.policy,
-            keeper,
+            folder_sync,
             self.sender,
             OutboxAddress("filler", "filler"),
             SystemClock(),
@@ -161,13 +161,13 @@ class Gateway:
             tell=self.told.append,
             may=lambda: self.booted,
         )
-        keeper.add_hook(capturing)
+        folder_sync.add_hook(capturing)
         watch = CaptureLoop(
             capturing, self.data, SystemClock(), debounce=self.policy.debounce, compare=self.compare
         )
         watch.start()
         try:
-            site = Site(self, keeper, capturing, watch)
+            site = Site(self, folder_sync, capturing, watch)
             await site.at_rest()
             yield site
         finally:
@@ -187,10 +187,10 @@ class Site:
     """A gateway while it is watched."""
 
     def __init__(
-        self, gateway: Gateway, keeper: FolderSync, capturing: ChangeCapture, watch: CaptureLoop
+        self, gateway: Gateway, folder_sync: FolderSync, capturing: ChangeCapture, watch: CaptureLoop
     ) -> None:
         self.gateway = gateway
-        self.keeper = keeper
+        self.folder_sync = folder_sync
         self.capturing = capturing
         self.watch = watch
         self.answered: set[str] = set()
@@ -399,7 +399,7 @@ async def test_nothing_of_a_designers_is_overwritten_before_git_has_exactly_that
 
 async def test_a_save_in_the_moment_of_writing_stops_the_pass_before_its_first_byte(gateway: Gateway) -> None:
     await gateway.synced({"a": "1", "b": "2"})
-    keeper = gateway.keeper()
+    folder_sync = gateway.folder_sync()
 
     class Saving:
         async def hold(self, change: object) -> tuple[()]:
@@ -413,9 +413,9 @@ async def test_a_save_in_the_moment_of_writing_stops_the_pass_before_its_first_b
         async def after(self, change: object, applied: object) -> tuple[()]:
             return ()
 
-    keeper.add_hook(Saving())
+    folder_sync.add_hook(Saving())
     gateway.policy = BidirectionalPolicy(enabled=True, watch_paths=("projects/**",), debounce=60.0)
-    async with gateway.watched(keeper) as site:
+    async with gateway.watched(folder_sync) as site:
         gateway.repository.commit({"s/a": "git's", "s/b": "git's"})
         with pytest.raises(Retry, match="in this moment") as stopped:
             await site.passed(walk=False)
@@ -533,9 +533,9 @@ async def test_more_files_than_are_allowed_are_refused_as_a_whole(gateway: Gatew
     async with gateway.watched() as site:
         for number in range(12):
             gateway.write(f"line/{number}.py", "pass")
-        told = await site.told()
-        assert (told.reason, told.pending, len(told.paths)) == (Reason.CHANGE_REFUSED, 12, 12)
-        assert "12 files" in told.message
+        result = await site.told()
+        assert (result.reason, result.pending, len(result.paths)) == (Reason.CHANGE_REFUSED, 12, 12)
+        assert "12 files" in result.message
         assert gateway.maps.sets() == []
         for number in range(2):
             (gateway.data / f"projects/line/{number}.py").unlink()
@@ -681,8 +681,8 @@ async def test_what_cannot_go_is_named_and_the_rest_goes(gateway: Gateway) -> No
         gateway.write("line/secrets/key", "excluded by a guardrail")
         gateway.write("line/old.bak", "excluded by the resource")
         assert files_of(await site.recorded()) == {"s/line/a": b"edited"}
-        told = await site.told()
-        assert (told.refused, told.paths) == (2, ("projects/elsewhere/a", "projects/line/large"))
+        result = await site.told()
+        assert (result.refused, result.paths) == (2, ("projects/elsewhere/a", "projects/line/large"))
 
 
 async def test_a_change_beside_a_value_that_we_set_is_carried_over(gateway: Gateway) -> None:
@@ -697,8 +697,8 @@ async def test_a_change_beside_a_value_that_we_set_is_carried_over(gateway: Gate
         gateway.write("config.json", live.replace('"y": 2', '"y": 3'))
         assert files_of(await site.recorded()) == {"s/config.json": text.replace('"y": 2', '"y": 3').encode()}
         gateway.write("deep/config.json", live.replace("filler", "by hand"))
-        told = await site.told()
-        assert (told.refused, told.paths) == (1, ("projects/deep/config.json",))
+        result = await site.told()
+        assert (result.refused, result.paths) == (1, ("projects/deep/config.json",))
         # Merged, it comes back as it lies there.
         gateway.repository.commit({"s/config.json": text.replace('"y": 2', '"y": 3')})
         report = await site.passed()
@@ -731,8 +731,8 @@ async def test_a_large_set_is_split_over_maps_with_room_and_waits_where_there_is
         for number in range(1, CHANGE_MAPS):
             gateway.maps.fill(number, 1000 << 10)
         gateway.write("b", os.urandom(60_000).hex())
-        told = await site.told("full")
-        assert (told.pending, told.paths) == (1, ("projects/b",))
+        result = await site.told("full")
+        assert (result.pending, result.paths) == (1, ("projects/b",))
         assert gateway.maps.chunks() == {}
         gateway.maps.fill(5, 0)
         assert [one.path for one in (await site.recorded()).files] == ["projects/b"]

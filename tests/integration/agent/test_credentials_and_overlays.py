@@ -56,9 +56,9 @@ def test_it_logs_in_as_a_github_app_and_with_the_token_that_a_controller_has_mad
         plant.publish(third)
         plant.until_converged(pod, third)
         assert len(github.given) == 2, "who has a token needs no key"
-        told = json.dumps([pod.lines(), plant.maps.status()])
+        messages = json.dumps([pod.lines(), plant.maps.status()])
         secrets = [*github.given, planted("minted-token"), key.splitlines()[1]]
-        assert not [secret for secret in secrets if secret in told]
+        assert not [secret for secret in secrets if secret in messages]
 
 
 def test_a_deployment_mode_overlays_the_core_and_changes_with_the_pod(plant: AgentEnvironment) -> None:
@@ -162,8 +162,8 @@ def test_metadata_that_the_controller_signs_is_followed_and_other_metadata_is_no
 ) -> None:
     repository = Repository.create(git_http.root / "plant.git")
     first = repository.commit({"services/filler/projects/filler/project.json": "{}"})
-    said = {"service-path": "services/filler"}
-    pod = AgentPod.create(tmp_path / "pod", namespace, annotations=said)
+    fields = {"service-path": "services/filler"}
+    pod = AgentPod.create(tmp_path / "pod", namespace, annotations=fields)
     pod.mount("metadata-key", {"key": planted("map-key")})
     maps = ResourceMaps(kinds, namespace)
     with Site.prepare(kinds, namespace, tmp_path) as site, pod:
@@ -174,10 +174,10 @@ def test_metadata_that_the_controller_signs_is_followed_and_other_metadata_is_no
         pod.start(kinds.kubeconfig("admin", namespace=namespace))
         maps.until_report(synced_commit=first, sync_status=SyncState.SYNCED, pod=pod)
         controller.stop()
-        told = site.metadata("plant")
-        assert told is not None
+        published = site.metadata("plant")
+        assert published is not None
         second = repository.commit({"services/filler/projects/filler/project.json": "[]"})
-        maps.publish(replace(told, commit=second))
+        maps.publish(replace(published, commit=second))
         report = maps.until_report(reason=Reason.METADATA_NOT_TRUSTED, pod=pod)
         assert (report.synced_commit, pod.file("projects/filler/project.json")) == (first, "{}")
         site.start("--metadata-key=between-us/key")

@@ -35,7 +35,7 @@ class Site:
             folder / "cache",
         )
 
-    def keeper(self, *rules: DriftIgnorePolicy) -> FolderSync:
+    def folder_sync(self, *rules: DriftIgnorePolicy) -> FolderSync:
         return open_keeper(self.job._replace(ignore=rules))
 
     def write(self, path: str, content: str) -> None:
@@ -55,20 +55,20 @@ def site(tmp_path: Path) -> Iterator[Site]:
 
 async def test_an_ignored_file_is_neither_reported_nor_restored(site: Site) -> None:
     site.repository.commit({"s/a/log.txt": "1", "s/a/gone.txt": "1", "s/a/view.json": "1"})
-    keeper = site.keeper(DriftIgnorePolicy("projects/**/*.txt"))
-    await keeper.sync()
+    folder_sync = site.folder_sync(DriftIgnorePolicy("projects/**/*.txt"))
+    await folder_sync.sync()
     site.write("projects/a/log.txt", "theirs")
     (site.data / "projects/a/gone.txt").unlink()
     site.write("projects/a/new.txt", "theirs")
-    assert not (await keeper.verify()).drift
-    report = await keeper.sync()
+    assert not (await folder_sync.verify()).drift
+    report = await folder_sync.sync()
     assert not report.plan.actions
     assert not report.drift
     site.write("projects/a/view.json", "theirs")
     site.write("projects/a/stranger.json", "theirs")
-    found = (await keeper.verify()).drift
+    found = (await folder_sync.verify()).drift
     assert (found.modified, found.extra) == (("projects/a/view.json",), ("projects/a/stranger.json",))
-    report = await keeper.sync()
+    report = await folder_sync.sync()
     assert (report.done.modified, report.done.deleted) == (("projects/a/view.json",), ())
     assert report.drift_left.extra == ("projects/a/stranger.json",)
     assert (site.read("projects/a/log.txt"), site.read("projects/a/new.txt")) == ("theirs", "theirs")
@@ -77,42 +77,42 @@ async def test_an_ignored_file_is_neither_reported_nor_restored(site: Site) -> N
 
 async def test_what_a_first_contact_keeps_is_no_drift(site: Site) -> None:
     site.repository.commit({"s/a/view.json": "1"})
-    keeper = site.keeper()
-    await keeper.sync()
+    folder_sync = site.folder_sync()
+    await folder_sync.sync()
     site.write("projects/a/made.json", "by the gateway's first boot")
-    report = await keeper.sync(SyncOptions(walk=True, first_contact=True))
+    report = await folder_sync.sync(SyncOptions(walk=True, first_contact=True))
     assert (report.plan.not_ours, bool(report.drift)) == (("projects/a/made.json",), False)
 
 
 async def test_without_the_rule_the_same_is_drift(site: Site) -> None:
     site.repository.commit({"s/a/log.txt": "1"})
-    keeper = site.keeper()
-    await keeper.sync()
+    folder_sync = site.folder_sync()
+    await folder_sync.sync()
     site.write("projects/a/log.txt", "theirs")
-    assert (await keeper.verify()).drift.modified == ("projects/a/log.txt",)
-    await keeper.sync()
+    assert (await folder_sync.verify()).drift.modified == ("projects/a/log.txt",)
+    await folder_sync.sync()
     assert site.read("projects/a/log.txt") == "1"
 
 
 async def test_what_the_source_changes_is_written_although_it_is_ignored(site: Site) -> None:
     site.repository.commit({"s/log.txt": "1", "s/other.txt": "1", "s/x": "1"})
-    keeper = site.keeper(DriftIgnorePolicy("**/*.txt"))
-    await keeper.sync()
+    folder_sync = site.folder_sync(DriftIgnorePolicy("**/*.txt"))
+    await folder_sync.sync()
     site.write("projects/log.txt", "theirs")
     site.write("projects/other.txt", "theirs")
     site.repository.commit({"s/log.txt": "2", "s/other.txt": None})
-    await keeper.sync()
+    await folder_sync.sync()
     assert site.read("projects/log.txt") == "2"
     assert site.read("projects/other.txt") is None
 
 
 async def test_a_change_of_settings_restores_nothing_that_is_ignored(site: Site) -> None:
     site.repository.commit({"s/log.txt": "1", "t/log.txt": "{{.GatewayName}}", "s/x": "1"})
-    await site.keeper().sync()
+    await site.folder_sync().sync()
     site.write("projects/log.txt", "theirs")
     site.write("config/log.txt", "theirs")
     site.job = site.job._replace(values=TemplateValues(gateway_name="filler", vars={"line": "7"}))
-    await site.keeper(DriftIgnorePolicy("**/*.txt")).sync()
+    await site.folder_sync(DriftIgnorePolicy("**/*.txt")).sync()
     assert (site.read("projects/log.txt"), site.read("config/log.txt")) == ("theirs", "theirs")
 
 
@@ -122,22 +122,24 @@ async def test_only_the_value_at_a_pointer_is_ignored(site: Site, place: str) ->
     text = json.dumps(SETTINGS)
     site.repository.commit({f"{folder}/set.json": text, f"{folder}/x": "1"})
     path = f"{place}/set.json"
-    keeper = site.keeper(DriftIgnorePolicy(path, "/lastSeen"), DriftIgnorePolicy(path, "/nested/a~1b/1"))
-    await keeper.sync()
+    folder_sync = site.folder_sync(
+        DriftIgnorePolicy(path, "/lastSeen"), DriftIgnorePolicy(path, "/nested/a~1b/1")
+    )
+    await folder_sync.sync()
     before = site.read(path)
     assert before is not None
     live = {**json.loads(before), "lastSeen": 99}
     live["nested"] = {"kept": True, "a/b": [1]}
     site.write(path, json.dumps(live, indent=2))
-    assert not (await keeper.verify()).drift
-    report = await keeper.sync()
+    assert not (await folder_sync.verify()).drift
+    report = await folder_sync.sync()
     assert not report.plan.actions
     assert site.read(path) == json.dumps(live, indent=2)
-    assert not (await keeper.sync(SyncOptions(walk=True))).plan.actions
+    assert not (await folder_sync.sync(SyncOptions(walk=True))).plan.actions
     live["nested"]["kept"] = 1  # which is not true, although Python thinks so
     site.write(path, json.dumps(live))
-    assert (await keeper.verify()).drift.modified == (path,)
-    report = await keeper.sync()
+    assert (await folder_sync.verify()).drift.modified == (path,)
+    report = await folder_sync.sync()
     assert report.done.modified == (path,)
     assert site.read(path) == before, "the file is restored as a whole"
 
@@ -145,9 +147,9 @@ async def test_only_the_value_at_a_pointer_is_ignored(site: Site, place: str) ->
 @pytest.mark.parametrize("content", ["{", '{"lastSeen": 1, "lastSeen": 2}', "[]", ""])
 async def test_what_is_no_such_document_is_drift(site: Site, content: str) -> None:
     site.repository.commit({"s/set.json": json.dumps(SETTINGS), "s/x": "1"})
-    keeper = site.keeper(DriftIgnorePolicy("**/set.json", "/lastSeen"))
-    await keeper.sync()
+    folder_sync = site.folder_sync(DriftIgnorePolicy("**/set.json", "/lastSeen"))
+    await folder_sync.sync()
     site.write("projects/set.json", content)
-    assert (await keeper.verify()).drift.modified == ("projects/set.json",)
-    await keeper.sync()
+    assert (await folder_sync.verify()).drift.modified == ("projects/set.json",)
+    await folder_sync.sync()
     assert site.read("projects/set.json") == json.dumps(SETTINGS)

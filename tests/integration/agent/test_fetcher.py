@@ -221,10 +221,10 @@ def test_a_fetcher_may_read_its_map_and_nothing_else(plant: Plant) -> None:
     who = f"system:serviceaccount:{plant.namespace}:{NAME}"
 
     def may(verb: str, what: str) -> bool:
-        said = plant.cluster.kubectl(
+        output = plant.cluster.kubectl(
             "-n", plant.namespace, "auth", "can-i", verb, what, f"--as={who}", check=False
         )
-        return said.stdout.strip() == "yes"
+        return output.stdout.strip() == "yes"
 
     assert may("watch", "configmaps/ignition-sync-metadata-plant")
     assert not may("patch", "configmaps/ignition-sync-status-plant")

@@ -57,7 +57,7 @@ class Plant:
             folder / "cache",
         )
 
-    def keeper(self, **changes: object) -> FolderSync:
+    def folder_sync(self, **changes: object) -> FolderSync:
         return open_keeper(self.job._replace(files=self.job.files._replace(**changes)))  # type: ignore[arg-type]
 
     def stamps(self) -> dict[Path, tuple[int, int, int]]:
@@ -86,37 +86,37 @@ def plant(tmp_path: Path) -> Iterator[Plant]:
 
 async def test_an_unchanged_commit_costs_one_look_and_no_byte(plant: Plant) -> None:
     plant.repository.commit({"s/a": "1", "s/b/c": "2"})
-    keeper = plant.keeper()
-    await keeper.sync()
+    folder_sync = plant.folder_sync()
+    await folder_sync.sync()
     state = plant.stamps()
     plant.requests()
-    report = await keeper.sync(SyncOptions(walk=False))
+    report = await folder_sync.sync(SyncOptions(walk=False))
     assert not report.plan.actions
     assert plant.requests() == 2  # one ls-remote: the advertisement and the listing
-    await keeper.sync()
+    await folder_sync.sync()
     assert plant.stamps() == state
 
 
 async def test_what_a_killed_pass_staged_goes_although_nothing_is_left_to_do(plant: Plant) -> None:
     plant.repository.commit({f"s/{number}": "1" for number in range(SYNC_EACH + 1)})
-    keeper = plant.keeper()
-    await keeper.sync()
+    folder_sync = plant.folder_sync()
+    await folder_sync.sync()
     staging = plant.data / ".sync-staging"
     staging.mkdir()
     (staging / "0").write_text("of a commit that was taken back")
-    await keeper.sync(SyncOptions(dry_run=True))
+    await folder_sync.sync(SyncOptions(dry_run=True))
     assert staging.exists()
-    await keeper.sync()
+    await folder_sync.sync()
     assert not staging.exists()
 
 
 async def test_a_change_is_fetched_and_written_alone(plant: Plant) -> None:
     plant.repository.commit({f"s/d{n}/{n}": str(n) for n in range(50)})
-    keeper = plant.keeper()
-    await keeper.sync()
+    folder_sync = plant.folder_sync()
+    await folder_sync.sync()
     plant.repository.commit({"s/d1/1": "new", "s/d2/2": None, "s/added": "x"})
     plant.requests()
-    report = await keeper.sync(SyncOptions(walk=False))
+    report = await folder_sync.sync(SyncOptions(walk=False))
     assert (report.done.added, report.done.modified, report.done.deleted) == (
         ("projects/added",),
         ("projects/d1/1",),
@@ -129,29 +129,29 @@ async def test_a_change_is_fetched_and_written_alone(plant: Plant) -> None:
 
 async def test_an_overlay_gives_way_and_comes_back_by_changes_alone(plant: Plant) -> None:
     plant.repository.commit({"s/a": "base", "s/b": "base", "overlay/a": "over"})
-    keeper = plant.keeper()
-    await keeper.sync()
+    folder_sync = plant.folder_sync()
+    await folder_sync.sync()
     assert plant.files() == {"projects/a": "over", "projects/b": "base"}
     plant.repository.commit({"overlay/a": None, "overlay/b": "over"})
-    await keeper.sync(SyncOptions(walk=False))
+    await folder_sync.sync(SyncOptions(walk=False))
     assert plant.files() == {"projects/a": "base", "projects/b": "over"}
     plant.repository.commit({"s/a": None, "overlay/a": "over"})
-    await keeper.sync(SyncOptions(walk=False))
+    await folder_sync.sync(SyncOptions(walk=False))
     assert plant.files() == {"projects/a": "over", "projects/b": "over"}
 
 
 async def test_a_change_by_hand_is_found_and_restored_only_by_a_walk(plant: Plant) -> None:
     plant.repository.commit({"s/a": "1", "s/b": "2", "s/c": "3"})
-    keeper = plant.keeper(deletion=MIRROR)
-    await keeper.sync()
+    folder_sync = plant.folder_sync(deletion=MIRROR)
+    await folder_sync.sync()
     (plant.data / "projects/a").write_text("edited")
     (plant.data / "projects/b").unlink()
     (plant.data / "projects/mine").write_text("theirs")
-    trusting = await keeper.sync(SyncOptions(walk=False))
+    trusting = await folder_sync.sync(SyncOptions(walk=False))
     assert not trusting.plan.actions
     drift = (await verify_folder(plant.data)).drift
     assert tuple(drift.kinds.values()) == (("projects/a",), ("projects/b",), ("projects/mine",))
-    report = await keeper.sync()
+    report = await folder_sync.sync()
     assert report.drift == drift
     assert plant.files() == {"projects/a": "1", "projects/b": "2", "projects/c": "3"}
     assert (await verify_folder(plant.data)).clean
@@ -161,30 +161,30 @@ async def test_files_from_before_the_first_sync_stay_until_their_deletion_is_app
     (plant.data / "projects").mkdir()
     (plant.data / "projects/before").write_text("theirs")
     plant.repository.commit({"s/a": "1"})
-    keeper = plant.keeper(deletion=MIRROR)
-    wanted = await keeper.sync(SyncOptions(dry_run=True))
+    folder_sync = plant.folder_sync(deletion=MIRROR)
+    wanted = await folder_sync.sync(SyncOptions(dry_run=True))
     assert "\n".join(wanted.lines()).count(wanted.plan.digest) == 1
-    first = await keeper.sync()
+    first = await folder_sync.sync()
     assert first.plan.orphans_kept == ("projects/before",)
-    again = await keeper.sync()
+    again = await folder_sync.sync()
     assert again.plan.orphans_kept == ("projects/before",)
     assert (await verify_folder(plant.data)).clean
     digest = again.plan.digest
     for report in (first, again):  # what the first did is done, and not to be approved
         assert f"approve plan {digest}" in "\n".join(report.lines())
-    await keeper.sync(SyncOptions(approved=frozenset({PlanApproval("0" * 64)})))
+    await folder_sync.sync(SyncOptions(approved=frozenset({PlanApproval("0" * 64)})))
     assert "projects/before" in plant.files()
-    approved = await keeper.sync(SyncOptions(approved=frozenset({PlanApproval(digest)})))
+    approved = await folder_sync.sync(SyncOptions(approved=frozenset({PlanApproval(digest)})))
     assert approved.done.deleted == ("projects/before",)
     assert plant.files() == {"projects/a": "1"}
 
 
 async def test_with_owned_orphans_a_file_of_others_is_drift_and_is_never_deleted(plant: Plant) -> None:
     plant.repository.commit({"s/a": "1"})
-    keeper = plant.keeper(deletion=DeletionPolicy(orphans=OrphanPolicy.OWNED))
-    await keeper.sync()
+    folder_sync = plant.folder_sync(deletion=DeletionPolicy(orphans=OrphanPolicy.OWNED))
+    await folder_sync.sync()
     (plant.data / "projects/mine").write_text("theirs")
-    report = await keeper.sync()
+    report = await folder_sync.sync()
     assert not report.plan.actions
     assert "projects/mine" in plant.files()
     assert (await verify_folder(plant.data)).drift.extra == report.drift_left.extra == ("projects/mine",)
@@ -201,73 +201,73 @@ async def test_contents_are_transformed_and_their_drift_is_restored(plant: Plant
         (FilePatch("projects/config.json", ((".port", "8088"),)),),
     )
     mappings = (FileMapping("s", "projects"), FileMapping("t", "texts", template=True))
-    keeper = plant.keeper(mappings=mappings, transforms=transforms)
-    await keeper.sync()
+    folder_sync = plant.folder_sync(mappings=mappings, transforms=transforms)
+    await folder_sync.sync()
     shaped = config.replace('"x"', '"filler"').replace(": 1,", ": 8088,").replace(": 0", f": {WHEN}")
     wanted = {"projects/config.json": shaped, "texts/line.txt": "line 7 of filler"}
     assert plant.files() == wanted
-    assert not (await keeper.sync()).plan.actions
+    assert not (await folder_sync.sync()).plan.actions
     (plant.data / "projects/config.json").write_text("{}")
-    await keeper.sync()
+    await folder_sync.sync()
     assert plant.files() == wanted
-    assert not (await keeper.sync()).plan.actions
+    assert not (await folder_sync.sync()).plan.actions
 
 
 async def test_a_change_of_settings_maps_everything_anew(plant: Plant) -> None:
     plant.repository.commit({"s/a": "1", "s/b": "2"})
-    await plant.keeper().sync()
-    report = await plant.keeper(excludes=ExcludePolicy(("projects/b",))).sync(SyncOptions(walk=False))
+    await plant.folder_sync().sync()
+    report = await plant.folder_sync(excludes=ExcludePolicy(("projects/b",))).sync(SyncOptions(walk=False))
     assert not report.plan.actions  # what is excluded is nobody's business any more
     plant.repository.commit({"s/b": "3"})
-    await plant.keeper(excludes=ExcludePolicy(("projects/b",))).sync()
+    await plant.folder_sync(excludes=ExcludePolicy(("projects/b",))).sync()
     assert plant.files()["projects/b"] == "2"
 
 
 async def test_json_that_is_none_changes_nothing_and_is_named(plant: Plant) -> None:
     plant.repository.commit({"s/a.json": "{}", "s/b": "1"})
-    keeper = plant.keeper()
-    await keeper.sync()
+    folder_sync = plant.folder_sync()
+    await folder_sync.sync()
     before = plant.files()
     plant.repository.commit({"s/a.json": '{"a": 1,}', "s/b": "2", "s/empty.json": ""})
     with pytest.raises(Stalled, match=r"projects/a\.json is not JSON: .*projects/empty\.json") as stalled:
-        await keeper.sync()
+        await folder_sync.sync()
     assert stalled.value.reason is Reason.CONFIG_SYNTAX_ERROR
     assert plant.files() == before
-    dry = await keeper.sync(SyncOptions(dry_run=True))
+    dry = await folder_sync.sync(SyncOptions(dry_run=True))
     assert dry.stalled is not None
     assert dry.stalled.reason is Reason.CONFIG_SYNTAX_ERROR
     plant.repository.commit({"s/a.json": '{"a": 1}', "s/empty.json": None})
-    await keeper.sync()
+    await folder_sync.sync()
     assert plant.files() == {"projects/a.json": '{"a": 1}', "projects/b": "2"}
 
 
 async def test_json_that_is_none_is_found_among_many(plant: Plant) -> None:
     plant.repository.commit({**{f"s/{n}.json": "{}" for n in range(FEW)}, "s/bad.json": "[NaN]"})
     with pytest.raises(Stalled, match=r"projects/bad\.json is not JSON: line 1"):
-        await plant.keeper().sync()
+        await plant.folder_sync().sync()
     assert plant.files() == {}
 
 
 async def test_a_pointer_is_named_and_all_else_is_delivered(plant: Plant) -> None:
     plant.repository.commit({"s/a": "1", "s/big.bin": POINTER})
-    keeper = plant.keeper()
+    folder_sync = plant.folder_sync()
     for _ in range(2):
-        report = await keeper.sync()
+        report = await folder_sync.sync()
         assert [note.path for note in report.errors] == ["projects/big.bin"]
         assert report.partial
         assert plant.files() == {"projects/a": "1"}
     plant.repository.commit({"s/big.bin": "content"})
-    assert not (await keeper.sync()).partial
+    assert not (await folder_sync.sync()).partial
     assert plant.files() == {"projects/a": "1", "projects/big.bin": "content"}
 
 
 async def test_a_file_of_which_only_the_mode_changes_is_reported(plant: Plant) -> None:
     plant.repository.commit({"s/run.sh": "1"})
-    keeper = plant.keeper()
-    await keeper.sync()
+    folder_sync = plant.folder_sync()
+    await folder_sync.sync()
     plant.repository.commit({"s/run.sh": executable("1")})
-    wanted = await keeper.sync(SyncOptions(dry_run=True))
-    done = await keeper.sync()
+    wanted = await folder_sync.sync(SyncOptions(dry_run=True))
+    done = await folder_sync.sync()
     for report in (wanted, done):
         assert "modified projects/run.sh" in report.lines()
         assert "1 modified" in report.summary()
@@ -277,10 +277,10 @@ async def test_a_file_of_which_only_the_mode_changes_is_reported(plant: Plant) -
 
 async def test_a_plan_is_printed_line_by_line(plant: Plant) -> None:
     plant.repository.commit({"s/a": "one\ntwo\n", "s/b": "x\n"})
-    keeper = plant.keeper()
-    await keeper.sync()
+    folder_sync = plant.folder_sync()
+    await folder_sync.sync()
     plant.repository.commit({"s/a": "one\n2\n", "s/b": None})
-    report = await keeper.sync(SyncOptions(dry_run=True, diff=True))
+    report = await folder_sync.sync(SyncOptions(dry_run=True, diff=True))
     assert "-two" in report.diff
     assert "+2" in report.diff
     assert any("projects/b" in line for line in report.diff)
@@ -289,7 +289,7 @@ async def test_a_plan_is_printed_line_by_line(plant: Plant) -> None:
 
 async def test_two_syncs_of_one_folder_follow_each_other(plant: Plant) -> None:
     plant.repository.commit({"s/a": "1"})
-    one, other = plant.keeper(), plant.keeper()
+    one, other = plant.folder_sync(), plant.folder_sync()
     await one.sync()
     plant.repository.commit({"s/b": "2"})
     await other.sync()
@@ -325,12 +325,12 @@ class Witness:
 async def test_a_hook_runs_around_the_moment_of_change_and_nothing_else(plant: Plant) -> None:
     plant.repository.commit({"s/a": "1"})
     witness = Witness(plant)
-    keeper = open_keeper(plant.job, hooks=(witness,))
-    report = await keeper.sync()
+    folder_sync = open_keeper(plant.job, hooks=(witness,))
+    report = await folder_sync.sync()
     assert witness.seen == [("before", {}), ("after", {"projects/a": "1"}), ("left", {})]
     assert [note.why for note in report.unverified] == ["did not load it"]
     assert json.loads(json.dumps(report.as_json()))["unverified"]
-    await keeper.sync()
+    await folder_sync.sync()
     assert len(witness.seen) == 3
 
 
@@ -340,7 +340,7 @@ async def test_a_hook_that_refuses_keeps_everything_as_it_is(plant: Plant) -> No
         await open_keeper(plant.job, hooks=(Witness(plant, refuses=True),)).sync()
     assert plant.files() == {}
     assert not (plant.data / ".sync-staging").exists()
-    await plant.keeper().sync()
+    await plant.folder_sync().sync()
     assert plant.files() == {"projects/a": "1"}
 
 
@@ -354,7 +354,7 @@ SKIPPED = (
 )
 
 
-def keeper_changes() -> dict[str, object]:
+def job_changes() -> dict[str, object]:
     return {
         "mappings": (FileMapping("s", "projects"), FileMapping("none", "config/none")),
         "transforms": TransformPolicy(patches=(FilePatch("projects/none.json", ((".a", "1"),)),)),
@@ -366,44 +366,44 @@ def skipping(plant: Plant) -> FolderSync:
     plant.repository.commit(
         {"s/a": "1", "s/x.bak": "1", "s/link": symlink("a"), "s/module": submodule("1" * 40)}
     )
-    return plant.keeper(**keeper_changes())
+    return plant.folder_sync(**job_changes())
 
 
 async def test_skipped_content_is_named_in_every_report_until_it_is_gone(plant: Plant) -> None:
-    keeper = skipping(plant)
-    assert (await keeper.sync()).skipped.lines == SKIPPED
-    at_rest = await keeper.sync(SyncOptions(walk=False))
+    folder_sync = skipping(plant)
+    assert (await folder_sync.sync()).skipped.lines == SKIPPED
+    at_rest = await folder_sync.sync(SyncOptions(walk=False))
     assert not at_rest.plan.actions
     assert at_rest.skipped.lines == SKIPPED
     shown = list(at_rest.lines())
     assert all(f"skipped {line}" in shown for line in SKIPPED)
     plant.repository.commit({"s/a": "2"})
-    by_changes = await keeper.sync(SyncOptions(walk=False))
+    by_changes = await folder_sync.sync(SyncOptions(walk=False))
     assert by_changes.done.modified == ("projects/a",)
     assert by_changes.skipped.lines == SKIPPED
-    restarted = plant.keeper(**keeper_changes())
+    restarted = plant.folder_sync(**job_changes())
     assert (await restarted.sync(SyncOptions(walk=False))).skipped.lines == SKIPPED
     plant.repository.commit({"s/link": None, "s/module": None})
     assert (await restarted.sync(SyncOptions(walk=False))).skipped.lines == SKIPPED[:2]
 
 
 async def test_a_patch_that_finds_its_file_is_no_longer_skipped(plant: Plant) -> None:
-    keeper = skipping(plant)
-    await keeper.sync()
+    folder_sync = skipping(plant)
+    await folder_sync.sync()
     plant.repository.commit({"s/none.json": "{}"})
-    report = await keeper.sync(SyncOptions(walk=False))
+    report = await folder_sync.sync(SyncOptions(walk=False))
     assert report.skipped.lines == (SKIPPED[0], *SKIPPED[2:])
     assert json.loads(plant.files()["projects/none.json"]) == {"a": 1}
     plant.repository.commit({"s/none.json": None, "s/link": None, "s/module": None, "none/x": "1"})
-    assert (await keeper.sync(SyncOptions(walk=False))).skipped.lines == (SKIPPED[1],)
+    assert (await folder_sync.sync(SyncOptions(walk=False))).skipped.lines == (SKIPPED[1],)
 
 
 async def test_many_skipped_entries_are_named_to_ten_and_counted(plant: Plant) -> None:
     links = {f"s/link-{number:02}": symlink("a") for number in range(25)}
     plant.repository.commit({"s/a": "1", **links})
-    keeper = plant.keeper(mappings=(FileMapping("s", "projects"),))
-    await keeper.sync()
-    report = await keeper.sync(SyncOptions(walk=False))
+    folder_sync = plant.folder_sync(mappings=(FileMapping("s", "projects"),))
+    await folder_sync.sync()
+    report = await folder_sync.sync(SyncOptions(walk=False))
     assert len(report.skipped.notes) == 10
     assert report.skipped.lines[-1] == "and 15 more"
     assert "25 skipped" in report.summary()

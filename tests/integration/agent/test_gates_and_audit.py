@@ -172,14 +172,14 @@ class Validator:
         self.status, self.answer = 200, {"allowed": True}
         self.asked: list[dict[str, Any]] = []
         self.wrong: list[str] = []
-        said = self
+        result = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
-                said.check(self.path, self.headers["Content-Type"], body)
-                answer = json.dumps(said.answer).encode()
-                self.send_response(said.status)
+                result.check(self.path, self.headers["Content-Type"], body)
+                answer = json.dumps(result.answer).encode()
+                self.send_response(result.status)
                 self.send_header("Content-Length", str(len(answer)))
                 self.end_headers()
                 self.wfile.write(answer)
@@ -259,7 +259,7 @@ class Folder:
             place / "cache",
         )
         hooks = (DiffFiles(self.data, GATEWAY, self.clock),)
-        self.keeper = open_keeper(job, hooks=hooks)
+        self.folder_sync = open_keeper(job, hooks=hooks)
         self.audit = AuditLog(self.data, GATEWAY, self.clock)
 
     def reports(self) -> list[Path]:
@@ -278,15 +278,15 @@ def checksum(text: str) -> str:
 
 async def test_each_sync_leaves_a_report_of_what_it_changed(folder: Folder) -> None:
     first = folder.repository.commit({"s/P/a": "1", "s/P/b": "1", "s/Q/c": "1"})
-    await folder.keeper.sync()
+    await folder.folder_sync.sync()
     folder.clock.jump(61)
     second = folder.repository.commit({"s/P/a": "2", "s/P/b": None, "s/P/d": "4"})
-    await folder.keeper.sync()
-    await folder.keeper.sync()
+    await folder.folder_sync.sync()
+    await folder.folder_sync.sync()
     names = [path.name for path in folder.reports()]
     assert names == ["filler-diff-20260101-000000.000.json", "filler-diff-20260101-000101.000.json"]
-    said = json.loads(folder.reports()[-1].read_text())
-    assert said == {
+    document = json.loads(folder.reports()[-1].read_text())
+    assert document == {
         "gateway": "filler",
         "timestamp": "2026-01-01T00:01:01.000Z",
         "fromCommit": first,
@@ -321,22 +321,22 @@ async def test_the_ten_newest_reports_stay(folder: Folder) -> None:
     for number in range(MAX_REPORTS + 3):
         folder.repository.commit({"s/P/a": str(number)})
         folder.clock.jump(1)
-        await folder.keeper.sync()
-    said = [json.loads(path.read_text()) for path in folder.reports()]
-    assert len(said) == MAX_REPORTS
-    assert said[-1]["changes"][0]["checksum"]["after"] == checksum(str(MAX_REPORTS + 2))
+        await folder.folder_sync.sync()
+    documents = [json.loads(path.read_text()) for path in folder.reports()]
+    assert len(documents) == MAX_REPORTS
+    assert documents[-1]["changes"][0]["checksum"]["after"] == checksum(str(MAX_REPORTS + 2))
 
 
 async def test_a_report_that_cannot_be_written_fails_no_sync(folder: Folder) -> None:
     folder.repository.commit({"s/P/a": "1"})
-    await folder.keeper.sync()
+    await folder.folder_sync.sync()
     shelf = folder.data / ".sync-state/diffs"
     for path in folder.reports():
         path.unlink()
     shelf.rmdir()
     shelf.symlink_to(folder.data)
     folder.repository.commit({"s/P/a": "2"})
-    report = await folder.keeper.sync()
+    report = await folder.folder_sync.sync()
     assert report.files_changed == 1
     assert not report.unverified
     assert [path.name for path in folder.data.iterdir() if path.suffix == ".json"] == []
@@ -344,35 +344,35 @@ async def test_a_report_that_cannot_be_written_fails_no_sync(folder: Folder) -> 
 
 async def test_drift_that_waits_for_its_window_is_restored_when_nothing_holds_it(folder: Folder) -> None:
     folder.repository.commit({"s/P/a": "1"})
-    await folder.keeper.sync()
+    await folder.folder_sync.sync()
     (folder.data / "projects/P/a").write_text("theirs")
     waits = SyncWait(Reason.WAITING_FOR_WINDOW, datetime(2026, 1, 1, 2, tzinfo=UTC))
-    held = await folder.keeper.sync(SyncOptions(waits=waits))
+    held = await folder.folder_sync.sync(SyncOptions(waits=waits))
     assert (held.waits, held.applied, held.drift.modified) == (waits, None, ("projects/P/a",))
-    held = await folder.keeper.sync(SyncOptions(walk=False, waits=waits))
+    held = await folder.folder_sync.sync(SyncOptions(walk=False, waits=waits))
     assert held.waits == waits, "it is not forgotten until it was done"
     assert (folder.data / "projects/P/a").read_text() == "theirs"
-    done = await folder.keeper.sync(SyncOptions(walk=False))
+    done = await folder.folder_sync.sync(SyncOptions(walk=False))
     assert done.files_changed == 1
     assert (folder.data / "projects/P/a").read_text() == "1"
 
 
 async def test_a_commit_that_changes_nothing_here_does_not_wait(folder: Folder) -> None:
     folder.repository.commit({"s/P/a": "1"})
-    await folder.keeper.sync()
+    await folder.folder_sync.sync()
     other = folder.repository.commit({"elsewhere": "1"})
-    report = await folder.keeper.sync(SyncOptions(waits=SyncWait(Reason.WAITING_FOR_WINDOW)))
+    report = await folder.folder_sync.sync(SyncOptions(waits=SyncWait(Reason.WAITING_FOR_WINDOW)))
     assert (report.waits, report.commit) == (None, other)
-    assert folder.keeper.ledger is not None
-    assert folder.keeper.ledger.commit == other
+    assert folder.folder_sync.ledger is not None
+    assert folder.folder_sync.ledger.commit == other
 
 
 async def test_a_refusal_of_a_guard_is_reported_although_the_window_is_closed(folder: Folder) -> None:
     folder.repository.commit({"s/P/a": "1"})
-    await folder.keeper.sync()
+    await folder.folder_sync.sync()
     folder.repository.commit({"s/P/a.json": "{"})
     with pytest.raises(Stalled) as refused:
-        await folder.keeper.sync(SyncOptions(waits=SyncWait(Reason.WAITING_FOR_WINDOW)))
+        await folder.folder_sync.sync(SyncOptions(waits=SyncWait(Reason.WAITING_FOR_WINDOW)))
     assert refused.value.reason is Reason.CONFIG_SYNTAX_ERROR
 
 
@@ -383,7 +383,7 @@ async def test_the_audit_log_is_turned_over_when_it_is_full(
     folder.audit.record("success", "manual")
     assert audited(folder.data) == [], "nothing was ever synced, and no trace is left"
     folder.repository.commit({"s/P/a": "1"})
-    await folder.keeper.sync()
+    await folder.folder_sync.sync()
     for number in range(40):
         folder.audit.record("success", "manual", commit=str(number))
     state = folder.data / ".sync-state"
@@ -395,10 +395,10 @@ async def test_the_audit_log_is_turned_over_when_it_is_full(
 
 async def test_an_audit_line_has_every_field_and_no_record_is_written_twice(folder: Folder) -> None:
     commit = folder.repository.commit({"s/P/a": "1"})
-    report = await folder.keeper.sync()
+    report = await folder.folder_sync.sync()
     for _ in range(2):
         folder.audit.passed(replace(report, duration_seconds=3.21), "webhook", "projects=200 config=200")
-    again = await folder.keeper.sync()
+    again = await folder.folder_sync.sync()
     folder.audit.passed(again, "polling")
     for _ in range(3):
         folder.audit.failed(
@@ -484,14 +484,14 @@ def test_one_sync_outside_of_its_window_changes_nothing_and_says_when(alone: Alo
     alone.repository.commit({"s/a": "1"})
     assert alone.sync(closed)[0] == ExitCode.DONE, "first files wait for nobody"
     alone.repository.commit({"s/a": "2"})
-    code, said = alone.sync(closed)
+    code, printed = alone.sync(closed)
     assert (code, alone.content) == (ExitCode.STALLED, "1")
     assert (
         f"waits: WaitingForWindow: no maintenance window is open; the next one opens at {rfc3339(opens)}"
-        in said
+        in printed
     )
-    code, said = alone.sync(closed, "--output=json")
-    assert json.loads(said)["waits"]["until"] == rfc3339(opens)
+    code, printed = alone.sync(closed, "--output=json")
+    assert json.loads(printed)["waits"]["until"] == rfc3339(opens)
     assert alone.sync({"maintenanceWindows": [{"cron": "* * * * *", "duration": "1h"}]})[0] == ExitCode.DONE
     assert alone.content == "2"
     assert [(one["result"], one["cr"]) for one in audited(alone.data)] == [
@@ -500,9 +500,9 @@ def test_one_sync_outside_of_its_window_changes_nothing_and_says_when(alone: Alo
         ("WaitingForWindow", "line-1"),
         ("success", "line-1"),
     ]
-    code, said = alone.sync({"maintenanceWindows": [{"cron": "0 0 31 2 *", "duration": "1h"}]})
+    code, printed = alone.sync({"maintenanceWindows": [{"cron": "0 0 31 2 *", "duration": "1h"}]})
     assert code == ExitCode.WRONG_INPUT
-    assert "never comes" in said
+    assert "never comes" in printed
 
 
 def test_one_sync_asks_the_validation_webhook(alone: Alone, validator: Validator) -> None:
@@ -511,9 +511,9 @@ def test_one_sync_asks_the_validation_webhook(alone: Alone, validator: Validator
     assert alone.sync(more)[0] == ExitCode.DONE
     validator.answer = {"allowed": False, "reason": "not today"}  # type: ignore[dict-item]
     alone.repository.commit({"s/a": "2"})
-    code, said = alone.sync(more)
+    code, output = alone.sync(more)
     assert (code, alone.content) == (ExitCode.STALLED, "1")
-    assert "not today" in said
+    assert "not today" in output
     assert len(validator.asked) == 2
     assert validator.asked[-1]["resource"] == "line-1"
     assert [one["result"] for one in audited(alone.data)] == ["success", "ValidationRejected"]

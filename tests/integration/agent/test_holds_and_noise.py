@@ -40,7 +40,7 @@ from stoker_testkit.repositories.bare_repository import Repository
 
 
 @dataclass
-class Desk:
+class FakeDesignerSessions:
     """Who has which project open; counts how often it was asked."""
 
     busy: dict[str, str] = field(default_factory=dict)
@@ -94,9 +94,9 @@ def first_boot_at(state_dir: Path) -> FirstBoot:
 class Plant:
     repository: Repository
     job: SyncJob
-    desk: Desk = field(default_factory=Desk)
+    designers: FakeDesignerSessions = field(default_factory=FakeDesignerSessions)
 
-    def keeper(self, *, noise: bool = False, gateway: bool = False) -> FolderSync:
+    def folder_sync(self, *, noise: bool = False, gateway: bool = False) -> FolderSync:
         return open_keeper(
             self.job,
             hooks=(self.desk,),
@@ -133,11 +133,11 @@ def plant(tmp_path: Path) -> Plant:
 
 async def test_a_busy_project_waits_while_the_others_go_on(plant: Plant) -> None:
     first = plant.repository.commit({"projects/A/x": "1", "projects/B/x": "1", "projects/B/gone": "1"})
-    keeper = plant.keeper()
-    await keeper.sync()
+    folder_sync = plant.folder_sync()
+    await folder_sync.sync()
     plant.repository.commit({"projects/A/x": "2", "projects/B/x": "2", "projects/B/gone": None})
-    plant.desk.busy["B"] = "anna"
-    report = await keeper.sync(SyncOptions(walk=False))
+    plant.designers.busy["B"] = "anna"
+    report = await folder_sync.sync(SyncOptions(walk=False))
     assert report.result is SyncResult.HELD
     assert (plant.read("projects/A/x"), plant.read("projects/B/x")) == ("2", "1")
     assert plant.read("projects/B/gone") == "1"
@@ -150,12 +150,12 @@ async def test_a_busy_project_waits_while_the_others_go_on(plant: Plant) -> None
 
 async def test_what_was_held_follows_when_it_is_free(plant: Plant) -> None:
     plant.repository.commit({"projects/A/x": "1", "projects/B/x": "1", "projects/B/gone": "1"})
-    await plant.keeper().sync()
+    await plant.folder_sync().sync()
     plant.repository.commit({"projects/A/x": "2", "projects/B/x": "2", "projects/B/gone": None})
-    plant.desk.busy["B"] = "anna"
-    await plant.keeper().sync(SyncOptions(walk=False))
-    plant.desk.busy.clear()
-    report = await plant.keeper().sync(SyncOptions(walk=False))
+    plant.designers.busy["B"] = "anna"
+    await plant.folder_sync().sync(SyncOptions(walk=False))
+    plant.designers.busy.clear()
+    report = await plant.folder_sync().sync(SyncOptions(walk=False))
     assert report.result is SyncResult.DONE
     assert plant.read("projects/B/x") == "2"
     assert not (plant.job.data_dir / "projects/B/gone").exists()
@@ -164,27 +164,27 @@ async def test_what_was_held_follows_when_it_is_free(plant: Plant) -> None:
 
 async def test_a_project_held_over_several_commits_is_known_by_the_one_that_it_is_at(plant: Plant) -> None:
     first = plant.repository.commit({"projects/A/x": "1", "projects/B/x": "1"})
-    await plant.keeper().sync()
-    plant.desk.busy["B"] = "anna"
+    await plant.folder_sync().sync()
+    plant.designers.busy["B"] = "anna"
     for number in "234":
         plant.repository.commit({"projects/A/x": number, "projects/B/x": number})
-        await plant.keeper().sync(SyncOptions(walk=False))
+        await plant.folder_sync().sync(SyncOptions(walk=False))
     assert plant.held() == {f"{first} projects/B"}
     assert (plant.read("projects/A/x"), plant.read("projects/B/x")) == ("4", "1")
 
 
 async def test_while_the_same_people_work_no_pass_is_made(plant: Plant) -> None:
     plant.repository.commit({"projects/A/x": "1", "projects/B/x": "1"})
-    await plant.keeper().sync()
+    await plant.folder_sync().sync()
     commit = CommitId(plant.repository.commit({"projects/A/x": "2", "projects/B/x": "2"}))
-    plant.desk.busy["B"] = "anna"
+    plant.designers.busy["B"] = "anna"
     tended = plant.keeper(gateway=True)
-    wish = SyncOptions(walk=False, commit=commit)
-    report = await tended.sync(wish)
-    assert await tended.sync(wish) is report
-    assert plant.desk.asked == 1
-    plant.desk.busy.clear()
-    assert (await tended.sync(wish)).result is SyncResult.DONE
+    options = SyncOptions(walk=False, commit=commit)
+    report = await tended.sync(options)
+    assert await tended.sync(options) is report
+    assert plant.designers.asked == 1
+    plant.designers.busy.clear()
+    assert (await tended.sync(options)).result is SyncResult.DONE
     assert plant.read("projects/B/x") == "2"
 
 
@@ -194,13 +194,13 @@ async def test_files_that_a_first_boot_left_behind_are_met_once_and_never_delete
     await tended.sync(SyncOptions())
     plant.write("projects/A/x", "made by the boot")
     plant.write("projects/A/stranger", "made by the boot")
-    plant.desk.first_boot = first_boot_at(plant.job.data_dir / ".sync-state")
-    plant.desk.needs_second_sync = True
+    plant.designers.first_boot = first_boot_at(plant.job.data_dir / ".sync-state")
+    plant.designers.needs_second_sync = True
     report = await tended.sync(SyncOptions(walk=False))
     assert plant.read("projects/A/x") == "1"
     assert list(report.plan.not_ours) == ["projects/A/stranger"]
     assert not report.drift.extra, "it was there before the gateway's second sync"
-    assert not plant.desk.needs_second_sync
+    assert not plant.designers.needs_second_sync
     assert not (await tended.sync(SyncOptions())).drift
     assert plant.read("projects/A/stranger") == "made by the boot"
 
@@ -212,7 +212,7 @@ async def test_code_for_the_gateway_comes_only_where_the_policy_lets_it(plant: P
             await open_keeper(plant.job._replace(binaries=policy)).sync()
         assert refused.value.reason is Reason.BINARY_REFUSED
         assert not (plant.job.data_dir / "projects").exists()
-    await plant.keeper().sync()
+    await plant.folder_sync().sync()
     plant.repository.commit({"projects/A/x": "2"})
     report = await open_keeper(plant.job._replace(binaries=BinaryPolicy.REFUSE)).sync()
     assert report.files_changed == 1, "what was there before may stay"
@@ -220,11 +220,11 @@ async def test_code_for_the_gateway_comes_only_where_the_policy_lets_it(plant: P
 
 async def test_a_sync_that_forgets_its_ledger_while_it_runs_still_knows_what_it_wrote(plant: Plant) -> None:
     plant.repository.commit({"projects/A/x": "1"})
-    keeper = plant.keeper()
-    plant.desk.meanwhile = keeper.forget
-    await keeper.sync()
-    assert keeper.ledger is not None
-    assert set(keeper.ledger.files) == {"projects/A/x"}
+    folder_sync = plant.folder_sync()
+    plant.designers.meanwhile = folder_sync.forget
+    await folder_sync.sync()
+    assert folder_sync.ledger is not None
+    assert set(folder_sync.ledger.files) == {"projects/A/x"}
 
 
 def manifest(actor: str, **more: object) -> str:
@@ -248,42 +248,42 @@ VIEW = "projects/A/views/main"
 
 async def test_a_resource_that_only_says_who_touched_it_is_not_written(plant: Plant) -> None:
     plant.repository.commit({f"{VIEW}/resource.json": manifest("anna"), f"{VIEW}/view.json": "{}"})
-    keeper = plant.keeper(noise=True)
-    await keeper.sync()
+    folder_sync = plant.folder_sync(noise=True)
+    await folder_sync.sync()
     plant.repository.commit({f"{VIEW}/resource.json": manifest("bert"), "projects/A/x": "1"})
-    report = await keeper.sync(SyncOptions(walk=False))
+    report = await folder_sync.sync(SyncOptions(walk=False))
     assert (list(report.done.added), list(report.done.modified)) == (["projects/A/x"], [])
     assert "anna" in plant.read(f"{VIEW}/resource.json")
-    report = await keeper.sync()
+    report = await folder_sync.sync()
     assert not report.files_changed
     assert not report.drift
     plant.repository.commit({f"{VIEW}/resource.json": manifest("bert", documentation="new")})
-    assert (await keeper.sync(SyncOptions(walk=False))).files_changed == 1
+    assert (await folder_sync.sync(SyncOptions(walk=False))).files_changed == 1
     assert "documentation" in plant.read(f"{VIEW}/resource.json")
 
 
 async def test_a_gateway_that_signs_its_resources_anew_has_not_drifted(plant: Plant) -> None:
     plant.repository.commit({f"{VIEW}/resource.json": manifest("anna"), f"{VIEW}/view.json": "{}"})
-    keeper = plant.keeper(noise=True)
-    await keeper.sync()
+    folder_sync = plant.folder_sync(noise=True)
+    await folder_sync.sync()
     plant.write(f"{VIEW}/resource.json", manifest("external"))
-    assert (await keeper.verify()).clean
-    report = await keeper.sync()
+    assert (await folder_sync.verify()).clean
+    report = await folder_sync.sync()
     assert (report.files_changed, bool(report.drift)) == (0, False)
     assert "external" in plant.read(f"{VIEW}/resource.json")
 
 
 async def test_a_real_change_beside_the_noise_takes_all_of_the_resource_back(plant: Plant) -> None:
     plant.repository.commit({f"{VIEW}/resource.json": manifest("anna"), f"{VIEW}/view.json": "{}"})
-    keeper = plant.keeper(noise=True)
-    await keeper.sync()
+    folder_sync = plant.folder_sync(noise=True)
+    await folder_sync.sync()
     plant.write(f"{VIEW}/resource.json", manifest("external"))
-    await keeper.sync()
+    await folder_sync.sync()
     plant.write(f"{VIEW}/resource.json", manifest("carl"))
     plant.write(f"{VIEW}/view.json", '{"mine": 1}')
-    found = (await keeper.verify()).drift
+    found = (await folder_sync.verify()).drift
     assert set(found.modified) == {f"{VIEW}/resource.json", f"{VIEW}/view.json"}
-    report = await keeper.sync()
+    report = await folder_sync.sync()
     assert report.files_changed == 2
     assert "anna" in plant.read(f"{VIEW}/resource.json")
     assert plant.read(f"{VIEW}/view.json") == "{}"
@@ -292,23 +292,25 @@ async def test_a_real_change_beside_the_noise_takes_all_of_the_resource_back(pla
 async def test_data_that_came_without_its_announcement_is_no_noise(plant: Plant) -> None:
     """A gateway takes a resource up when its `resource.json` changes, whatever else it says."""
     plant.repository.commit({f"{VIEW}/resource.json": manifest("anna"), f"{VIEW}/view.json": "{}"})
-    await plant.keeper(noise=True).sync()
+    await plant.folder_sync(noise=True).sync()
     plant.repository.commit({f"{VIEW}/resource.json": manifest("bert"), f"{VIEW}/view.json": '{"new": 1}'})
     arm(FailpointAction("rename.before", 2, "eio"))
     try:
-        assert (await plant.keeper(noise=True).sync(SyncOptions(walk=False))).result is SyncResult.PARTIAL
+        assert (
+            await plant.folder_sync(noise=True).sync(SyncOptions(walk=False))
+        ).result is SyncResult.PARTIAL
     finally:
         failpoints.listen(None)
     assert "new" in plant.read(f"{VIEW}/view.json")
     assert "anna" in plant.read(f"{VIEW}/resource.json")
-    report = await plant.keeper(noise=True).sync(SyncOptions(walk=False))
+    report = await plant.folder_sync(noise=True).sync(SyncOptions(walk=False))
     assert list(report.done.modified) == [f"{VIEW}/resource.json"]
     assert "bert" in plant.read(f"{VIEW}/resource.json")
 
 
 async def test_without_a_gateway_every_byte_counts(plant: Plant) -> None:
     plant.repository.commit({f"{VIEW}/resource.json": manifest("anna"), f"{VIEW}/view.json": "{}"})
-    keeper = plant.keeper()
-    await keeper.sync()
+    folder_sync = plant.folder_sync()
+    await folder_sync.sync()
     plant.repository.commit({f"{VIEW}/resource.json": manifest("bert")})
-    assert (await keeper.sync(SyncOptions(walk=False))).files_changed == 1
+    assert (await folder_sync.sync(SyncOptions(walk=False))).files_changed == 1

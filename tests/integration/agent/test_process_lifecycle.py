@@ -83,8 +83,8 @@ def test_it_works_in_a_read_only_root_as_an_unprivileged_user(plant: AgentEnviro
     process = sealed.start(plant.kubeconfig)
     eventually(lambda: pod.ask("/startupz")[0] == 200, 30.0, pod.tail)
     status = Path(f"/proc/{process.pid}/status").read_text()
-    said = {line.partition(":")[0]: line.partition(":")[2].split() for line in status.splitlines()}
-    assert (said["Uid"], said["CapEff"]) == ([str(sealed.user)] * 4, ["0" * 16])
+    fields = {line.partition(":")[0]: line.partition(":")[2].split() for line in status.splitlines()}
+    assert (fields["Uid"], fields["CapEff"]) == ([str(sealed.user)] * 4, ["0" * 16])
     mounts = Path(f"/proc/{process.pid}/mounts").read_text().splitlines()
     rights = {line.split()[1]: line.split()[3].split(",")[0] for line in mounts}
     assert rights["/"] == "ro"

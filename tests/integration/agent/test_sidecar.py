@@ -68,12 +68,12 @@ class Plant:
         self.pods: list[AgentPod] = []
 
     def pod(self, name: str = "gateway-0", gateway: str = "filler", **annotations: str) -> AgentPod:
-        said = {
+        noted = {
             "service-path": "services/filler",
             **{key.replace("_", "-"): value for key, value in annotations.items()},
         }
         pod = AgentPod.create(
-            self.tmp_path / name, self.namespace, name=name, gateway=gateway, annotations=said
+            self.tmp_path / name, self.namespace, name=name, gateway=gateway, annotations=noted
         )
         self.pods.append(pod)
         return pod
@@ -734,8 +734,8 @@ def test_a_backup_waits_for_its_primary_and_goes_on_without_one_that_is_gone(pla
 
     def primary(commit: str) -> None:
         heartbeat = rfc3339(SystemClock().now())
-        said = GatewayReport("primary", synced_commit=commit, applied=True, heartbeat_at=heartbeat)
-        data = {"data": {"primary": said.json()}}
+        report = GatewayReport("primary", synced_commit=commit, applied=True, heartbeat_at=heartbeat)
+        data = {"data": {"primary": report.json()}}
         patch = ["patch", "configmap", "stoker-status-plant", "--type=merge", "-p", json.dumps(data)]
         plant.cluster.kubectl("-n", plant.namespace, *patch)
 

@@ -27,7 +27,7 @@ HOME = ReportAddress("stoker-status-plant", "filler")
 SYNCED = GatewayReport("filler", sync_status=SyncState.SYNCED, synced_commit="1" * 40)
 
 
-class Voice:
+class PublisherEnvironment:
     """A publisher that runs beside a clock which the test moves."""
 
     def __init__(self, cluster: ClusterAccess, namespace: str, client: KubeClient) -> None:
@@ -62,60 +62,62 @@ class Voice:
 
 
 @pytest.fixture
-async def voice(control_plane: ClusterAccess, namespace: str) -> AsyncIterator[Voice]:
+async def environment(control_plane: ClusterAccess, namespace: str) -> AsyncIterator[PublisherEnvironment]:
     async with KubeClient(load_config(control_plane.kubeconfig("admin", namespace=namespace))) as client:
-        made = Voice(control_plane, namespace, client)
+        made = PublisherEnvironment(control_plane, namespace, client)
         yield made
         made.task.cancel()
         with suppress(asyncio.CancelledError):
             await made.task
 
 
-async def test_nothing_is_written_twice_but_for_a_sign_of_life(voice: Voice) -> None:
-    voice.offer(SYNCED)
-    first = await voice.written(sync_status=SyncState.SYNCED)
-    await voice.at_rest()
+async def test_nothing_is_written_twice_but_for_a_sign_of_life(environment: PublisherEnvironment) -> None:
+    environment.offer(SYNCED)
+    first = await environment.written(sync_status=SyncState.SYNCED)
+    await environment.at_rest()
     for _ in range(5):
-        voice.offer(replace(SYNCED))
-    await voice.clock.advance(HEARTBEAT - 1)
-    assert voice.maps.report() == first
-    await voice.clock.advance(1)
-    later = await voice.written(heartbeat_at="2026-01-01T00:05:00Z")
+        environment.offer(replace(SYNCED))
+    await environment.clock.advance(HEARTBEAT - 1)
+    assert environment.maps.report() == first
+    await environment.clock.advance(1)
+    later = await environment.written(heartbeat_at="2026-01-01T00:05:00Z")
     assert later.without_heartbeat() == first.without_heartbeat()
 
 
-async def test_a_short_sync_is_not_reported_while_it_runs_and_a_long_one_is(voice: Voice) -> None:
-    voice.offer(SYNCED)
-    await voice.written(sync_status=SyncState.SYNCED)
-    await voice.at_rest()
-    voice.offer(replace(SYNCED, sync_status=SyncState.SYNCING))
-    await voice.clock.advance(SYNCING_AFTER / 2)
-    voice.offer(replace(SYNCED, sync_status=SyncState.SYNCING))
-    assert (await voice.written()).sync_status is SyncState.SYNCED
-    await voice.clock.advance(SYNCING_AFTER)
-    await voice.written(sync_status=SyncState.SYNCING)
-    voice.offer(replace(SYNCED, synced_commit="2" * 40))
-    await voice.written(synced_commit="2" * 40)
+async def test_a_short_sync_is_not_reported_while_it_runs_and_a_long_one_is(
+    environment: PublisherEnvironment,
+) -> None:
+    environment.offer(SYNCED)
+    await environment.written(sync_status=SyncState.SYNCED)
+    await environment.at_rest()
+    environment.offer(replace(SYNCED, sync_status=SyncState.SYNCING))
+    await environment.clock.advance(SYNCING_AFTER / 2)
+    environment.offer(replace(SYNCED, sync_status=SyncState.SYNCING))
+    assert (await environment.written()).sync_status is SyncState.SYNCED
+    await environment.clock.advance(SYNCING_AFTER)
+    await environment.written(sync_status=SyncState.SYNCING)
+    environment.offer(replace(SYNCED, synced_commit="2" * 40))
+    await environment.written(synced_commit="2" * 40)
 
 
-async def test_a_map_is_not_made_for_a_resource_that_may_be_gone(voice: Voice) -> None:
-    voice.maps.prepare_status()
-    voice.offer(replace(SYNCED, reason="Terminating", terminating_ack=True), may_create=False)
-    await voice.written(terminating_ack=True)
-    voice.maps.withdraw_status()
-    voice.offer(replace(SYNCED, reason="MetadataNotFound"), may_create=False)
-    await voice.publisher.stop()
-    await voice.task
-    assert voice.maps.status() is None
+async def test_a_map_is_not_made_for_a_resource_that_may_be_gone(environment: PublisherEnvironment) -> None:
+    environment.maps.prepare_status()
+    environment.offer(replace(SYNCED, reason="Terminating", terminating_ack=True), may_create=False)
+    await environment.written(terminating_ack=True)
+    environment.maps.withdraw_status()
+    environment.offer(replace(SYNCED, reason="MetadataNotFound"), may_create=False)
+    await environment.publisher.stop()
+    await environment.task
+    assert environment.maps.status() is None
 
 
-async def test_the_last_report_is_written_on_the_way_out(voice: Voice) -> None:
-    voice.offer(SYNCED)
-    await voice.written(sync_status=SyncState.SYNCED)
-    voice.clock.jump(60)
-    await voice.publisher.stop()
-    await voice.task
-    assert (await voice.written()).heartbeat_at == "2026-01-01T00:01:00Z"
+async def test_the_last_report_is_written_on_the_way_out(environment: PublisherEnvironment) -> None:
+    environment.offer(SYNCED)
+    await environment.written(sync_status=SyncState.SYNCED)
+    environment.clock.jump(60)
+    await environment.publisher.stop()
+    await environment.task
+    assert (await environment.written()).heartbeat_at == "2026-01-01T00:01:00Z"
 
 
 def may_patch(cluster: ClusterAccess, namespace: str) -> bool:
@@ -135,56 +137,58 @@ async def test_a_server_that_is_away_is_asked_again_and_gets_the_newest(
     control_plane: ClusterAccess, namespace: str, logged_events: Callable[[], list[str]]
 ) -> None:
     async with KubeClient(load_config(control_plane.kubeconfig("dave", namespace=namespace))) as client:
-        voice = Voice(control_plane, namespace, client)  # who may do nothing yet
-        voice.offer(SYNCED)
+        environment = PublisherEnvironment(control_plane, namespace, client)  # who may do nothing yet
+        environment.offer(SYNCED)
         await eventually_async(lambda: "status.unwritten" in logged_events(), 20.0, "it was refused")
-        voice.offer(replace(SYNCED, synced_commit="2" * 40))
-        voice.maps.cluster.kubectl(
+        environment.offer(replace(SYNCED, synced_commit="2" * 40))
+        environment.maps.cluster.kubectl(
             "-n", namespace, "create", "rolebinding", "d", "--clusterrole=edit", "--user=dave"
         )
         rules = ["--verb=create,patch,get", "--resource=configmaps"]
-        voice.maps.cluster.kubectl("-n", namespace, "create", "role", "maps", *rules)
-        voice.maps.cluster.kubectl(
+        environment.maps.cluster.kubectl("-n", namespace, "create", "role", "maps", *rules)
+        environment.maps.cluster.kubectl(
             "-n", namespace, "create", "rolebinding", "maps", "--role=maps", "--user=dave"
         )
 
         await eventually_async(
-            lambda: may_patch(voice.maps.cluster, namespace), 20.0, "the API server knows the new rights"
+            lambda: may_patch(environment.maps.cluster, namespace),
+            20.0,
+            "the API server knows the new rights",
         )
-        await voice.clock.sleeping()
-        assert voice.maps.report() is None, "a new report does not knock again at once"
+        await environment.clock.sleeping()
+        assert environment.maps.report() is None, "a new report does not knock again at once"
         # To the end of the pause and no further: the request's own deadline is on this clock too.
-        await voice.clock.advance(voice.clock.alarms[0] - voice.clock.monotonic())
-        await voice.written(synced_commit="2" * 40)
+        await environment.clock.advance(environment.clock.alarms[0] - environment.clock.monotonic())
+        await environment.written(synced_commit="2" * 40)
         await eventually_async(
             lambda: "status.written" in logged_events(), 20.0, "the end of a trouble is told too"
         )
-        voice.task.cancel()
+        environment.task.cancel()
         with suppress(asyncio.CancelledError):
-            await voice.task
+            await environment.task
 
 
 async def test_a_server_that_is_back_is_not_kept_waiting_for_the_report(
     control_plane: ClusterAccess, namespace: str, logged_events: Callable[[], list[str]]
 ) -> None:
     async with KubeClient(load_config(control_plane.kubeconfig("dave", namespace=namespace))) as client:
-        voice = Voice(control_plane, namespace, client)
-        voice.offer(SYNCED)
+        environment = PublisherEnvironment(control_plane, namespace, client)
+        environment.offer(SYNCED)
         await eventually_async(lambda: "status.unwritten" in logged_events(), 20.0, "it was refused")
         rules = ["--verb=create,patch,get", "--resource=configmaps"]
-        voice.maps.cluster.kubectl("-n", namespace, "create", "role", "maps", *rules)
-        voice.maps.cluster.kubectl(
+        environment.maps.cluster.kubectl("-n", namespace, "create", "role", "maps", *rules)
+        environment.maps.cluster.kubectl(
             "-n", namespace, "create", "rolebinding", "maps", "--role=maps", "--user=dave"
         )
 
         def hurried() -> bool:
-            voice.publisher.hurry()  # as the watch does that is open again; no time passes
-            return voice.maps.report() is not None
+            environment.publisher.hurry()  # as the watch does that is open again; no time passes
+            return environment.maps.report() is not None
 
         await eventually_async(hurried, 20.0, "it is written", interval=0.2)
-        voice.task.cancel()
+        environment.task.cancel()
         with suppress(asyncio.CancelledError):
-            await voice.task
+            await environment.task
 
 
 def test_a_manager_is_short_and_of_one_pod() -> None:

@@ -41,12 +41,12 @@ class Plant:
         self.data.mkdir()
         self.cache = tmp_path / "cache"
 
-    def keeper(self, files: FilesIntent = ONE, values: TemplateValues = VALUES) -> FolderSync:
+    def folder_sync(self, files: FilesIntent = ONE, values: TemplateValues = VALUES) -> FolderSync:
         source = SourceIntent(RepoUrl(self.repository.path.as_uri()), GitRef("main"))
         return open_keeper(SyncJob(source, files, values, self.data, self.cache))
 
-    async def sync(self, files: FilesIntent = ONE, **wish: bool | frozenset[PlanApproval]) -> SyncReport:
-        return await self.keeper(files).sync(SyncOptions(**wish))  # type: ignore[arg-type]
+    async def sync(self, files: FilesIntent = ONE, **options: bool | frozenset[PlanApproval]) -> SyncReport:
+        return await self.folder_sync(files).sync(SyncOptions(**options))  # type: ignore[arg-type]
 
     def files(self) -> dict[str, str]:
         """All but our own state; bytes as they are, line ends too."""
@@ -250,8 +250,8 @@ async def test_the_file_that_makes_a_mode_a_collection_does_not_replace_that_of_
 
 
 async def test_a_sync_goes_to_the_commit_of_its_metadata_wherever_the_ref_is_by_now(plant: Plant) -> None:
-    told = plant.repository.commit({"s/a": "1"})
+    wanted_commit = plant.repository.commit({"s/a": "1"})
     plant.repository.commit({"s/a": "2"})
-    report = await plant.keeper().sync(SyncOptions(commit=told))
-    assert report.commit == told
+    report = await plant.folder_sync().sync(SyncOptions(commit=wanted_commit))
+    assert report.commit == wanted_commit
     assert plant.files() == {"p/a": "1"}

@@ -181,8 +181,8 @@ def test_sync_follows_a_prefix_and_asks_for_nothing_that_it_has(place: Place, tm
             timeout=60,
         )
         assert done.returncode == 0, done.stdout + done.stderr
-        said: dict[str, Any] = json.loads(done.stdout)
-        return said
+        document: dict[str, Any] = json.loads(done.stdout)
+        return document
 
     place.put({"v1/projects/a.json": "1", "v1/readme": "x", "v2/projects/b.json": "2"})
     first = sync("v1")

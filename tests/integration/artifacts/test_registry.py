@@ -90,29 +90,29 @@ def test_a_tag_becomes_files_and_a_moved_tag_becomes_their_difference(
 ) -> None:
     site = Site(tmp_path, registry.url(name))
     first = registry.push(name, "v1", oci_artifacts.flux(V1))
-    code, said = site.run("sync")
-    assert (code, said["commit"]) == (0, first)
+    code, output = site.run("sync")
+    assert (code, output["commit"]) == (0, first)
     assert site.files() == {"a.json": "1", "run.sh": "#!/bin/sh\n"}
     assert os.access(site.data / "projects/P/run.sh", os.X_OK)
 
     asked = len(registry.requests())
-    code, said = site.run("sync")
-    assert (code, said["added"], said["modified"], said["deleted"]) == (0, [], [], [])
+    code, output = site.run("sync")
+    assert (code, output["added"], output["modified"], output["deleted"]) == (0, [], [], [])
     # Unchanged: nothing but the question where the tag is.
     assert registry.requests()[asked:] == [f"HEAD /v2/{name}/manifests/v1"]
 
     second = registry.push(name, "v1", oci_artifacts.flux(V2))
-    code, said = site.run("plan")
-    assert (code, said["commit"], len(said["modified"])) == (0, second, 1)
+    code, output = site.run("plan")
+    assert (code, output["commit"], len(output["modified"])) == (0, second, 1)
     assert site.files()["a.json"] == "1"
-    code, said = site.run("sync")
-    assert (code, said["commit"]) == (0, second)
+    code, output = site.run("sync")
+    assert (code, output["commit"]) == (0, second)
     assert site.files() == {"a.json": "2", "b/new.json": "3"}
 
     # Back to the first by its digest, from the mirror alone.
     asked = len(registry.requests())
-    code, said = site.run("sync", ref=f"sha256:{first}")
-    assert (code, said["commit"]) == (0, first)
+    code, output = site.run("sync", ref=f"sha256:{first}")
+    assert (code, output["commit"]) == (0, first)
     assert site.files() == {"a.json": "1", "run.sh": "#!/bin/sh\n"}
     assert registry.requests()[asked:] == []
 
@@ -160,8 +160,8 @@ def test_what_publishers_make_is_taken(registry: Registry, name: str, tmp_path: 
     }[how]()
     registry.push(name, "v1", artifact)
     site = Site(tmp_path, registry.url(name))
-    code, said = site.run("sync")
-    assert code == 0, said
+    code, output = site.run("sync")
+    assert code == 0, output
     assert site.files() == {"a.json": "1", "d/b.json": "2"}
 
 
@@ -171,10 +171,10 @@ def test_what_holds_a_link_changes_nothing(registry: Registry, name: str, tmp_pa
     assert site.run("sync")[0] == 0
     link = oci_artifacts.special("services/p/link", b"2", "/etc/passwd")
     registry.push(name, "v1", oci_artifacts.made_of(oci_artifacts.Layer(oci_artifacts.tar(V2, link))))
-    code, said = site.run("sync")
+    code, output = site.run("sync")
     assert code == 3
-    assert said["reason"] == Reason.ARTIFACT_REFUSED
-    assert "'services/p/link', which is a symbolic link" in said["message"]
+    assert output["reason"] == Reason.ARTIFACT_REFUSED
+    assert "'services/p/link', which is a symbolic link" in output["message"]
     assert site.files()["a.json"] == "1"
     # What broke off left nothing that the next one trips over.
     registry.push(name, "v1", oci_artifacts.flux(V2))
@@ -191,10 +191,10 @@ def test_a_blob_that_is_not_what_its_digest_says_is_never_unpacked(
     good = registry.blob(layer).read_bytes()
     registry.blob(layer).write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
     site = Site(tmp_path, registry.url(name))
-    code, said = site.run("sync")
+    code, output = site.run("sync")
     assert code != 0
-    assert said["reason"] == Reason.ARTIFACT_DAMAGED
-    assert layer in said["message"]
+    assert output["reason"] == Reason.ARTIFACT_DAMAGED
+    assert layer in output["message"]
     assert not (site.data / "projects").exists()
     registry.blob(layer).write_bytes(good)
     assert site.run("sync")[0] == 0
@@ -253,12 +253,12 @@ def test_a_registry_of_a_plant_with_its_own_authority_and_password(tmp_path: Pat
         (tmp_path / "password").write_text(registry.password + "\n")
         site = Site(tmp_path, registry.url("plant"))
         login = (f"--username={registry.username}", f"--token-file={tmp_path / 'password'}")
-        code, said = site.run("sync", *login)
+        code, output = site.run("sync", *login)
         assert code != 0
-        assert said["reason"] == Reason.SOURCE_UNREACHABLE
-        assert "certificate is not trusted" in said["message"]
-        code, said = site.run("sync", *login, f"--ca-file={tmp_path / 'ca.pem'}")
-        assert code == 0, said
+        assert output["reason"] == Reason.SOURCE_UNREACHABLE
+        assert "certificate is not trusted" in output["message"]
+        code, output = site.run("sync", *login, f"--ca-file={tmp_path / 'ca.pem'}")
+        assert code == 0, output
         assert site.files()["a.json"] == "1"
 
 
@@ -267,9 +267,9 @@ def test_a_tag_that_may_not_move_stalls(registry: Registry, name: str, tmp_path:
     registry.push(name, "v1", oci_artifacts.flux(V1))
     assert site.run("sync", "--no-rewrite")[0] == 0
     registry.push(name, "v1", oci_artifacts.flux(V2))
-    code, said = site.run("sync", "--no-rewrite")
+    code, output = site.run("sync", "--no-rewrite")
     assert code == 3
-    assert said["reason"] == Reason.HISTORY_REWRITTEN
+    assert output["reason"] == Reason.HISTORY_REWRITTEN
     assert site.files()["a.json"] == "1"
 
 
@@ -281,8 +281,8 @@ def test_a_mirror_that_was_damaged_is_made_anew(registry: Registry, name: str, t
         pack.chmod(0o600)
         pack.write_bytes(b"nothing")
     registry.push(name, "v1", oci_artifacts.flux(V2))
-    code, said = site.run("sync")
-    assert code == 0, said
+    code, output = site.run("sync")
+    assert code == 0, output
     assert site.files() == {"a.json": "2", "b/new.json": "3"}
 
 

@@ -58,8 +58,8 @@ def test_who_may_only_press_buttons_changes_no_spec(kinds: ClusterAccess, namesp
     kinds.kubectl("-n", namespace, "create", *bound)
 
     def patched(change: object) -> str:
-        told = ("patch", "stoker", "line", "--type=merge", f"-p={json.dumps(change)}", USER)
-        done = kinds.kubectl("-n", namespace, *told, check=False)
+        result = ("patch", "stoker", "line", "--type=merge", f"-p={json.dumps(change)}", USER)
+        done = kinds.kubectl("-n", namespace, *result, check=False)
         return "" if done.returncode == 0 else done.stderr
 
     def elsewhere(name: str) -> object:
@@ -109,8 +109,8 @@ def test_who_may_only_press_buttons_goes_back_only_to_what_a_gateway_had(
 
     def back_to(commit: str) -> str:
         change = json.dumps({"spec": {"rollback": {"toCommit": commit}}})
-        told = ("patch", "stoker", "line", "--type=merge", f"-p={change}", USER)
-        done = kinds.kubectl("-n", namespace, *told, check=False)
+        result = ("patch", "stoker", "line", "--type=merge", f"-p={change}", USER)
+        done = kinds.kubectl("-n", namespace, *result, check=False)
         return "" if done.returncode == 0 else done.stderr
 
     # Each try names another commit: a patch that changes nothing is always allowed.
@@ -154,13 +154,13 @@ def test_a_configmap_of_a_resource_cannot_be_made_immutable(kinds: ClusterAccess
     assert made("stoker-status-line") == ""
 
     def probe() -> bool:
-        said = made("probe", immutable=True)
-        if not said:
+        result = made("probe", immutable=True)
+        if not result:
             kinds.kubectl("-n", namespace, "delete", "configmap", "probe")
-        return "must stay mutable" in said
+        return "must stay mutable" in result
 
     eventually(probe, 60, "the policy is in force")
     frozen = json.dumps({"immutable": True, "metadata": {"labels": {"stoker.io/cr-name": None}}})
-    told = ("patch", "configmap", "stoker-status-line", "--type=merge", f"-p={frozen}")
-    done = kinds.kubectl("-n", namespace, *told, check=False)
+    value = ("patch", "configmap", "stoker-status-line", "--type=merge", f"-p={frozen}")
+    done = kinds.kubectl("-n", namespace, *value, check=False)
     assert "must stay mutable" in done.stderr

@@ -115,7 +115,7 @@ def test_the_reverser_serves_none_because_the_controller_does_and_the_other_way_
 
 
 @pytest.mark.parametrize(
-    ("dashboard", "said"),
+    ("dashboard", "message"),
     [
         ({"reverser": {"enabled": True}, "ingress": {"enabled": True}}, r"nobody would answer"),
         ({"reverser": {"enabled": True, "host": "x.example"}}, r"dashboard\.reverser\.host has no effect"),
@@ -131,9 +131,9 @@ def test_the_reverser_serves_none_because_the_controller_does_and_the_other_way_
     ],
 )
 def test_a_dashboard_of_the_reverser_that_could_not_be_meant_is_refused(
-    helm: Helm, dashboard: dict[str, Any], said: str
+    helm: Helm, dashboard: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(CommandFailed, match=said):
+    with pytest.raises(CommandFailed, match=message):
         helm.template({"reverser": {"enabled": True}, "dashboard": dashboard})
 
 
@@ -165,8 +165,8 @@ def test_an_ingress_keeps_a_browser_with_one_replica(helm: Helm) -> None:
     assert annotations["a.example/b"] == "c"
 
 
-@pytest.mark.parametrize(("replicas", "told"), [(1, False), (2, True)])
-def test_the_notes_say_what_more_than_one_replica_needs(replicas: int, told: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("replicas", "value"), [(1, False), (2, True)])
+def test_the_notes_say_what_more_than_one_replica_needs(replicas: int, value: bool, tmp_path: Path) -> None:
     """They are rendered for a cluster alone, so they stand in an object of a copy of the chart here."""
     chart = tmp_path / "stoker"
     shutil.copytree(CHART, chart)
@@ -180,7 +180,7 @@ def test_the_notes_say_what_more_than_one_replica_needs(replicas: int, told: boo
     (notes,) = of_kind(Helm(tmp_path, chart=chart).template(values), "Notes")
     for component, service in (("controller", "stoker-dashboard"), ("reverser", "stoker-reverser-dashboard")):
         assert f"The dashboard of the {component} is at http://{service}.stoker-system.svc" in notes["text"]
-    assert ("must keep a browser with it" in notes["text"]) is told
+    assert ("must keep a browser with it" in notes["text"]) is value
 
 
 def test_people_get_permissions_only_where_they_are_bound_or_aggregated(helm: Helm) -> None:

@@ -170,11 +170,11 @@ def test_a_collector_whose_pods_listen_elsewhere_than_its_service_is_reached(hel
     named = Installed(helm.template({**VALUES["networks"], "tracing": tracing}))
     assert not named.lets_out("webhook", 4318, collector)
     policy = {**VALUES["networks"]["networkPolicy"], "collector": {"ports": [4318]}}
-    said = Installed(helm.template({**VALUES["networks"], "tracing": tracing, "networkPolicy": policy}))
+    result = Installed(helm.template({**VALUES["networks"], "tracing": tracing, "networkPolicy": policy}))
     for component in ("controller", "webhook", "reverser"):
-        assert said.lets_out(component, 4318, collector)
-        assert said.lets_out(component, 80, collector)
-        assert not said.lets_out(component, 4317, ANYONE)
+        assert result.lets_out(component, 4318, collector)
+        assert result.lets_out(component, 80, collector)
+        assert not result.lets_out(component, 4317, ANYONE)
     silent = Installed(helm.template({**VALUES["networks"], "networkPolicy": policy}))
     assert not silent.lets_out("webhook", 4318, collector), "there are no traces"
 

@@ -101,7 +101,7 @@ def test_the_api_server_takes_what_is_rendered_with(name: str, plane: ClusterAcc
     if name not in ("defaults", "cert-manager", "no admission"):  # the CRDs of the others are the same
         objects = [one for one in objects if one["kind"] != "CustomResourceDefinition"]
     text = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
-    said = plane.kubectl(
+    output = plane.kubectl(
         "apply",
         "--server-side",
         "--force-conflicts",
@@ -111,8 +111,8 @@ def test_the_api_server_takes_what_is_rendered_with(name: str, plane: ClusterAcc
         "-",
         stdin=text,
     )
-    assert said.stdout.count("serverside-applied (server dry run)") == len(objects)
-    assert "Warning" not in said.stderr, said.stderr
+    assert output.stdout.count("serverside-applied (server dry run)") == len(objects)
+    assert "Warning" not in output.stderr, output.stderr
     for one in (each for each in objects if each["kind"] in ("Deployment", "Job")):
         pod = one["spec"]["template"]
         body = {
@@ -214,10 +214,10 @@ def test_a_release_comes_works_changes_and_goes(
     eventually(lambda: len(pods(plane)) == 5, PATIENCE, "a third controller")
 
     plane.kubectl("-n", "line-1", "delete", "stoker", "plant", "--timeout=60s")
-    said = release.logged()  # without its role a program that still runs may well complain
+    logged_lines = release.logged()  # without its role a program that still runs may well complain
     release.uninstall()  # while both programs still run
-    said += (release.folder / "let-go.log").read_text()
-    assert re.search("forbidden|RBACDenied", said, re.IGNORECASE) is None
+    logged_lines += (release.folder / "let-go.log").read_text()
+    assert re.search("forbidden|RBACDenied", logged_lines, re.IGNORECASE) is None
     eventually(lambda: not pods(plane), PATIENCE, "the Deployments' pods go")
     release.stop()
     eventually(

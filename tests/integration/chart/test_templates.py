@@ -598,7 +598,7 @@ def test_images_are_pinned_where_that_is_demanded(helm: Helm) -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "said"),
+    ("values", "message"),
     [
         ({"controler": {}}, "controler"),
         ({"controller": {"replica": 2}}, "replica"),
@@ -659,10 +659,10 @@ def test_images_are_pinned_where_that_is_demanded(helm: Helm) -> None:
         ),
     ],
 )
-def test_a_wrong_value_is_refused_by_its_name(values: Mapping[str, object], said: str, helm: Helm) -> None:
+def test_a_wrong_value_is_refused_by_its_name(values: Mapping[str, object], message: str, helm: Helm) -> None:
     """helm 3.18 and newer name a value as /controller/replicas, older ones as controller.replicas."""
     refusal = helm.refused(values)
-    assert said in refusal or said in refusal.replace("/", ".")
+    assert message in refusal or message in refusal.replace("/", ".")
 
 
 def test_one_replica_alone_keeps_no_node_from_being_drained(helm: Helm) -> None:
@@ -777,10 +777,10 @@ def test_the_address_check_is_the_same_for_everyone_who_connects(helm: Helm) -> 
         "--agent-env=STOKER_EGRESS_ALLOW=gitea.git.svc,*.tools.svc,127.0.0.0/8",
         "--agent-env=STOKER_EGRESS_CLUSTER_RANGES=10.96.0.0/12",
     ]
-    said = {
+    names = {
         name: [word for word in container(objects, name)["args"] if "egress" in word.lower()]
         for name in ("stoker-controller-manager", "stoker-reverser", "stoker-webhook")
     }
-    assert said["stoker-controller-manager"] == agents + own
-    assert said["stoker-reverser"] == own
-    assert said["stoker-webhook"] == agents
+    assert names["stoker-controller-manager"] == agents + own
+    assert names["stoker-reverser"] == own
+    assert names["stoker-webhook"] == agents

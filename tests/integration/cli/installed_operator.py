@@ -35,7 +35,7 @@ _MERGE = "application/merge-patch+json"
 
 
 @dataclass
-class Clinic:
+class InstalledOperator:
     """A cluster with the operator in it."""
 
     cluster: ClusterAccess
@@ -48,9 +48,9 @@ class Clinic:
         place = kubeconfig or self.cluster.kubeconfig(user)
         done = CliRunner().invoke(cli, ["doctor", f"--kubeconfig={place}", "--output=json", *more])
         assert SECRET not in done.output
-        said = json.loads(done.stdout)
-        assert said["well"] is (done.exit_code == ExitCode.DONE), done.output
-        return done.exit_code, {one["check"]: one for one in said["findings"]}
+        document = json.loads(done.stdout)
+        assert document["well"] is (done.exit_code == ExitCode.DONE), done.output
+        return done.exit_code, {one["check"]: one for one in document["findings"]}
 
     def complaint(self, *more: str, code: int = ExitCode.UNVERIFIED, **how: Any) -> tuple[str, str, str, str]:
         """Check, reason, message and mend of the only thing that is wrong."""
@@ -118,16 +118,16 @@ class Clinic:
 
 
 @dataclass
-class Ward(Site):
+class ResourceSite(Site):
     """A namespace with one resource, its Secrets, and a gateway whose agent is played."""
 
-    clinic: Clinic = field(kw_only=True)
+    installed: InstalledOperator = field(kw_only=True)
 
     def look(self, *more: str, **how: Any) -> tuple[int, dict[str, Any]]:
-        return self.clinic.look(f"--namespace={self.namespace}", "line-1", *more, **how)
+        return self.installed.look(f"--namespace={self.namespace}", "line-1", *more, **how)
 
     def complaint(self, *more: str, **how: Any) -> tuple[str, str, str, str]:
-        return self.clinic.complaint(f"--namespace={self.namespace}", "line-1", *more, **how)
+        return self.installed.complaint(f"--namespace={self.namespace}", "line-1", *more, **how)
 
     def replace_secret(self, name: str, **data: str) -> None:
         self.delete("Secret", name)

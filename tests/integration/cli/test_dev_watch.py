@@ -20,7 +20,7 @@ PATIENCE = 30.0
 VIEW = "projects/filler/com.inductiveautomation.perspective/views/Overview/view.json"
 
 
-class Desk:
+class WorkingCopy:
     """A working copy with a `.git` that nobody may look into, and a gateway's data folder."""
 
     def __init__(self, place: Path) -> None:
@@ -65,73 +65,79 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    return Desk(tmp_path)
+def working_copy(tmp_path: Path) -> WorkingCopy:
+    return WorkingCopy(tmp_path)
 
 
-def test_a_saved_file_arrives_again_and_again(desk: Desk) -> None:
-    with desk.watching() as process:
+def test_a_saved_file_arrives_again_and_again(working_copy: WorkingCopy) -> None:
+    with working_copy.watching() as process:
         for number in range(3):
-            desk.save(f"services/filler/{VIEW}", f'{{"title": "{number}"}}\n')
-            desk.until(process, VIEW, f'{{"title": "{number}"}}\n')
-        eventually(lambda: desk.log.read_text().endswith("\n1 modified\n"), PATIENCE, "it is told")
-        assert "is at" not in desk.log.read_text(), "there is no commit to speak of"
-    assert not list(desk.data.rglob("HEAD"))
+            working_copy.save(f"services/filler/{VIEW}", f'{{"title": "{number}"}}\n')
+            working_copy.until(process, VIEW, f'{{"title": "{number}"}}\n')
+        eventually(lambda: working_copy.log.read_text().endswith("\n1 modified\n"), PATIENCE, "it is told")
+        assert "is at" not in working_copy.log.read_text(), "there is no commit to speak of"
+    assert not list(working_copy.data.rglob("HEAD"))
 
 
-def test_new_folders_and_deletions_follow(desk: Desk) -> None:
-    with desk.watching() as process:
+def test_new_folders_and_deletions_follow(working_copy: WorkingCopy) -> None:
+    with working_copy.watching() as process:
         new = "projects/filler/com.inductiveautomation.perspective/views/Deep/Down/view.json"
-        desk.save(f"services/filler/{new}", "{}")
-        desk.until(process, new, "{}")
-        desk.save(f"services/filler/{new}", '{"a": 1}')  # in a folder that was not there at the start
-        desk.until(process, new, '{"a": 1}')
-        (desk.copy / "services/filler" / new).unlink()
-        eventually(lambda: not desk.live(new), PATIENCE, "the deletion follows")
+        working_copy.save(f"services/filler/{new}", "{}")
+        working_copy.until(process, new, "{}")
+        working_copy.save(f"services/filler/{new}", '{"a": 1}')  # in a folder that was not there at the start
+        working_copy.until(process, new, '{"a": 1}')
+        (working_copy.copy / "services/filler" / new).unlink()
+        eventually(lambda: not working_copy.live(new), PATIENCE, "the deletion follows")
 
 
-def test_the_gateway_loads_what_was_saved(desk: Desk) -> None:
-    with SimulatedGateway.start(desk.data) as gateway:
-        more = [f"--gateway={gateway.url}", f"--api-key-file={desk.place / 'key'}"]
-        with desk.watching(*more) as process:
+def test_the_gateway_loads_what_was_saved(working_copy: WorkingCopy) -> None:
+    with SimulatedGateway.start(working_copy.data) as gateway:
+        more = [f"--gateway={gateway.url}", f"--api-key-file={working_copy.place / 'key'}"]
+        with working_copy.watching(*more) as process:
             eventually(lambda: "filler" in gateway.projects, PATIENCE, "the project is loaded")
             before = gateway.scans_done
-            desk.save(f"services/filler/{VIEW}", '{"title": "x"}')
-            desk.until(process, VIEW, '{"title": "x"}')
+            working_copy.save(f"services/filler/{VIEW}", '{"title": "x"}')
+            working_copy.until(process, VIEW, '{"title": "x"}')
             eventually(lambda: gateway.scans_done > before, PATIENCE, "the gateway scans")
 
 
-def test_the_key_may_come_from_the_environment_and_an_argument_is_warned_about(desk: Desk) -> None:
-    with SimulatedGateway.start(desk.data) as gateway:
-        with desk.watching(f"--gateway={gateway.url}", env={"IGNITION_API_KEY": KEY}):
+def test_the_key_may_come_from_the_environment_and_an_argument_is_warned_about(
+    working_copy: WorkingCopy,
+) -> None:
+    with SimulatedGateway.start(working_copy.data) as gateway:
+        with working_copy.watching(f"--gateway={gateway.url}", env={"IGNITION_API_KEY": KEY}):
             eventually(lambda: "filler" in gateway.projects, PATIENCE, "the project is loaded")
-        assert "warning" not in desk.log.read_text()
+        assert "warning" not in working_copy.log.read_text()
         typed = "dev:typed-where-all-can-read"
-        with desk.watching(f"--gateway={gateway.url}", f"--api-key={typed}"):
-            eventually(lambda: "--api-key can be read" in desk.log.read_text(), PATIENCE, "a warning")
-        assert typed.partition(":")[2] not in desk.log.read_text()
+        with working_copy.watching(f"--gateway={gateway.url}", f"--api-key={typed}"):
+            eventually(lambda: "--api-key can be read" in working_copy.log.read_text(), PATIENCE, "a warning")
+        assert typed.partition(":")[2] not in working_copy.log.read_text()
 
 
-def test_an_error_is_reported_at_once_and_the_watch_goes_on(desk: Desk) -> None:
-    with desk.watching("--gateway=127.0.0.1:1", f"--api-key-file={desk.place / 'key'}") as process:
-        eventually(lambda: "GatewayUnreachable" in desk.log.read_text(), PATIENCE, "the trouble is told")
-        desk.save(f"services/filler/{VIEW}", '{"title": "x"}')
-        desk.until(process, VIEW, '{"title": "x"}')
+def test_an_error_is_reported_at_once_and_the_watch_goes_on(working_copy: WorkingCopy) -> None:
+    with working_copy.watching(
+        "--gateway=127.0.0.1:1", f"--api-key-file={working_copy.place / 'key'}"
+    ) as process:
+        eventually(
+            lambda: "GatewayUnreachable" in working_copy.log.read_text(), PATIENCE, "the trouble is told"
+        )
+        working_copy.save(f"services/filler/{VIEW}", '{"title": "x"}')
+        working_copy.until(process, VIEW, '{"title": "x"}')
 
 
-def test_a_file_that_is_no_json_is_named_and_the_next_save_flows(desk: Desk) -> None:
-    with desk.watching() as process:
-        before = desk.live(VIEW)
-        desk.save(f"services/filler/{VIEW}", '{"title": ')
-        eventually(lambda: VIEW in desk.log.read_text(), PATIENCE, "the broken file is named")
-        assert desk.live(VIEW) == before
-        desk.save(f"services/filler/{VIEW}", '{"title": "x"}')
-        desk.until(process, VIEW, '{"title": "x"}')
+def test_a_file_that_is_no_json_is_named_and_the_next_save_flows(working_copy: WorkingCopy) -> None:
+    with working_copy.watching() as process:
+        before = working_copy.live(VIEW)
+        working_copy.save(f"services/filler/{VIEW}", '{"title": ')
+        eventually(lambda: VIEW in working_copy.log.read_text(), PATIENCE, "the broken file is named")
+        assert working_copy.live(VIEW) == before
+        working_copy.save(f"services/filler/{VIEW}", '{"title": "x"}')
+        working_copy.until(process, VIEW, '{"title": "x"}')
 
 
-def test_it_ends_with_0_when_stopped(desk: Desk) -> None:
-    with desk.watching() as process:
+def test_it_ends_with_0_when_stopped(working_copy: WorkingCopy) -> None:
+    with working_copy.watching() as process:
         os.kill(process.pid, signal.SIGINT)
         assert process.wait(PATIENCE)
         assert process.returncode == 0
-        assert "Traceback" not in desk.log.read_text()
+        assert "Traceback" not in working_copy.log.read_text()

@@ -56,9 +56,9 @@ class Doctor:
         arguments = ["doctor", "--gateway", gateway, "--api-key-file", str(self.key), "--output=json", *more]
         done = CliRunner().invoke(cli, arguments)
         assert SECRET not in done.output
-        said = json.loads(done.stdout)
-        assert said["well"] is (done.exit_code == ExitCode.DONE)
-        return done.exit_code, said["findings"]
+        document = json.loads(done.stdout)
+        assert document["well"] is (done.exit_code == ExitCode.DONE)
+        return done.exit_code, document["findings"]
 
     def complaint(self, gateway: str, *more: str, code: int = ExitCode.UNVERIFIED) -> tuple[str, str, str]:
         """Check, reason and mend of what is wrong; all before it is well, and nothing comes after it."""

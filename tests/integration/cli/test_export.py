@@ -82,7 +82,7 @@ def commands() -> Iterator[Commands]:
         yield ready
 
 
-class Desk:
+class ExportSite:
     """A namespace of a cluster, a folder, and the command."""
 
     def __init__(self, commands: Commands, cluster: ClusterAccess, namespace: str, place: Path) -> None:
@@ -132,350 +132,350 @@ class Desk:
 
 
 @pytest.fixture
-def desk(commands: Commands, control_plane: ClusterAccess, namespace: str, tmp_path: Path) -> Desk:
-    return Desk(commands, control_plane, namespace, tmp_path)
+def site(commands: Commands, control_plane: ClusterAccess, namespace: str, tmp_path: Path) -> ExportSite:
+    return ExportSite(commands, control_plane, namespace, tmp_path)
 
 
-def test_every_kind_of_the_preset_survives_the_way_to_files_and_back(desk: Desk) -> None:
-    trip = PresetTrip(desk.cluster, desk.namespace)
+def test_every_kind_of_the_preset_survives_the_way_to_files_and_back(site: ExportSite) -> None:
+    trip = PresetTrip(site.cluster, site.namespace)
     trip.make()
-    done = desk.export("--secret-policy=Include", "--output=json")
+    done = site.export("--secret-policy=Include", "--output=json")
     assert done.code == 0, done
-    mine = [path for path in done.document["added"] if desk.namespace in path]
+    mine = [path for path in done.document["added"] if site.namespace in path]
     assert len(mine) == len(trip.before)
     # The control plane is shared: only what is this test's own is applied.
-    folder = desk.place / "mine"
+    folder = site.place / "mine"
     for path in mine:
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
-        (desk.out / path).rename(folder / path)
+        (site.out / path).rename(folder / path)
     trip.check_at_rest(folder)
     trip.check_return(folder)
 
 
-def test_a_second_export_writes_nothing(desk: Desk) -> None:
-    desk.create("ConfigMap", "settings", data={"a": "1"})
-    first = desk.exported()
-    assert first["added"] == [desk.path("configmaps", "settings")]
-    written = desk.out / first["added"][0]
+def test_a_second_export_writes_nothing(site: ExportSite) -> None:
+    site.create("ConfigMap", "settings", data={"a": "1"})
+    first = site.exported()
+    assert first["added"] == [site.path("configmaps", "settings")]
+    written = site.out / first["added"][0]
     before = written.stat().st_mtime_ns
-    again = desk.exported()
+    again = site.exported()
     assert (again["added"], again["modified"], again["unchanged"]) == ([], [], 1)
     assert written.stat().st_mtime_ns == before
-    desk.create("ConfigMap", "settings", data={"a": "2"})
-    assert desk.exported()["modified"] == first["added"]
+    site.create("ConfigMap", "settings", data={"a": "2"})
+    assert site.exported()["modified"] == first["added"]
     assert 'a: "2"' in written.read_text()
 
 
-def test_nothing_is_deleted_unless_asked_and_never_what_is_no_object_s(desk: Desk) -> None:
-    desk.create("ConfigMap", "goes", data={})
-    desk.create("ConfigMap", "stays", data={})
-    desk.exported()
+def test_nothing_is_deleted_unless_asked_and_never_what_is_no_object_s(site: ExportSite) -> None:
+    site.create("ConfigMap", "goes", data={})
+    site.create("ConfigMap", "stays", data={})
+    site.exported()
     foreign = {
         "README.md": "mine",
         "core/v1/configmaps/README.yaml": "not an object's path",
-        desk.path("configmaps", "foreign"): "kind: Kustomization\n",
-        desk.path("widgets", "unknown-kind"): "apiVersion: v1\nkind: Widget\n",
-        f"core/v1/configmaps/{desk.namespace}-other/x.yaml": "apiVersion: v1\nkind: ConfigMap\n",
-        f"deep/er/{desk.path('configmaps', 'x')}": "apiVersion: v1\n",
+        site.path("configmaps", "foreign"): "kind: Kustomization\n",
+        site.path("widgets", "unknown-kind"): "apiVersion: v1\nkind: Widget\n",
+        f"core/v1/configmaps/{site.namespace}-other/x.yaml": "apiVersion: v1\nkind: ConfigMap\n",
+        f"deep/er/{site.path('configmaps', 'x')}": "apiVersion: v1\n",
     }
     for path, text in foreign.items():
-        (desk.out / path).parent.mkdir(parents=True, exist_ok=True)
-        (desk.out / path).write_text(text)
-    desk.delete("configmap", "goes")
-    kept = desk.exported()
-    gone = desk.path("configmaps", "goes")
+        (site.out / path).parent.mkdir(parents=True, exist_ok=True)
+        (site.out / path).write_text(text)
+    site.delete("configmap", "goes")
+    kept = site.exported()
+    gone = site.path("configmaps", "goes")
     assert gone in kept["orphansKept"]
-    assert (desk.out / gone).exists()
-    assert desk.exported("--prune")["deleted"] == [gone]
-    assert desk.files() == {*foreign, desk.path("configmaps", "stays")}
+    assert (site.out / gone).exists()
+    assert site.exported("--prune")["deleted"] == [gone]
+    assert site.files() == {*foreign, site.path("configmaps", "stays")}
 
 
-def test_a_folder_that_became_empty_goes_with_its_last_file(desk: Desk) -> None:
-    desk.create("ConfigMap", "goes", data={})
-    desk.exported()
-    desk.delete("configmap", "goes")
-    desk.exported("--prune")
-    assert list(desk.out.iterdir()) == []
+def test_a_folder_that_became_empty_goes_with_its_last_file(site: ExportSite) -> None:
+    site.create("ConfigMap", "goes", data={})
+    site.exported()
+    site.delete("configmap", "goes")
+    site.exported("--prune")
+    assert list(site.out.iterdir()) == []
 
 
-def test_more_deletions_than_the_budget_allows_are_held_back(desk: Desk) -> None:
+def test_more_deletions_than_the_budget_allows_are_held_back(site: ExportSite) -> None:
     for number in range(4):
-        desk.create("ConfigMap", f"m{number}", data={})
-    desk.exported()
+        site.create("ConfigMap", f"m{number}", data={})
+    site.exported()
     for number in range(3):
-        desk.delete("configmap", f"m{number}")
-    held = desk.export(f"--namespace={desk.namespace}", "--prune", "--deletion-budget=2,50")
+        site.delete("configmap", f"m{number}")
+    held = site.export(f"--namespace={site.namespace}", "--prune", "--deletion-budget=2,50")
     assert held.code == 1
     assert "3 files" in held.out
-    assert len(desk.files()) == 4
-    digest = deletions_digest(desk.path("configmaps", f"m{number}") for number in range(3))
+    assert len(site.files()) == 4
+    digest = deletions_digest(site.path("configmaps", f"m{number}") for number in range(3))
     assert f"--approve-plan {digest}" in held.out
-    stale = desk.export(
-        f"--namespace={desk.namespace}", "--prune", "--deletion-budget=2,50", f"--approve-plan={'0' * 64}"
+    stale = site.export(
+        f"--namespace={site.namespace}", "--prune", "--deletion-budget=2,50", f"--approve-plan={'0' * 64}"
     )
     assert stale.code == 1
     assert digest in stale.out
-    assert len(desk.files()) == 4
-    approved = desk.exported("--prune", "--deletion-budget=2,50", f"--approve-plan={digest}")
+    assert len(site.files()) == 4
+    approved = site.exported("--prune", "--deletion-budget=2,50", f"--approve-plan={digest}")
     assert len(approved["deleted"]) == 3
 
 
-def test_an_approval_of_another_plan_is_an_error_within_the_budget_too(desk: Desk) -> None:
-    desk.create("ConfigMap", "goes", data={})
-    desk.exported()
-    desk.delete("configmap", "goes")
-    stale = desk.export(f"--namespace={desk.namespace}", "--prune", f"--approve-plan={'0' * 64}")
+def test_an_approval_of_another_plan_is_an_error_within_the_budget_too(site: ExportSite) -> None:
+    site.create("ConfigMap", "goes", data={})
+    site.exported()
+    site.delete("configmap", "goes")
+    stale = site.export(f"--namespace={site.namespace}", "--prune", f"--approve-plan={'0' * 64}")
     assert stale.code == 1
-    assert len(desk.files()) == 1
+    assert len(site.files()) == 1
 
 
-def test_nothing_is_deleted_in_a_folder_of_another_cluster(desk: Desk) -> None:
-    desk.create("ConfigMap", "goes", data={})
-    desk.exported()
-    marker = desk.out / ".configbutler" / "owner.yaml"
+def test_nothing_is_deleted_in_a_folder_of_another_cluster(site: ExportSite) -> None:
+    site.create("ConfigMap", "goes", data={})
+    site.exported()
+    marker = site.out / ".configbutler" / "owner.yaml"
     marker.parent.mkdir()
     marker.write_text("clusterUID: another\ncontrollerNS: a\ncontrollerName: b\ninstanceID: c\n")
-    desk.delete("configmap", "goes")
-    done = desk.exported("--prune")
+    site.delete("configmap", "goes")
+    done = site.exported("--prune")
     assert done["deleted"] == []
-    assert done["orphansKept"] == [desk.path("configmaps", "goes")]
+    assert done["orphansKept"] == [site.path("configmaps", "goes")]
 
 
-def test_a_comment_in_an_exported_file_stays_until_values_change(desk: Desk) -> None:
-    desk.create("ConfigMap", "prices", data={"bread": "2"})
-    desk.exported()
-    file = desk.out / desk.path("configmaps", "prices")
+def test_a_comment_in_an_exported_file_stays_until_values_change(site: ExportSite) -> None:
+    site.create("ConfigMap", "prices", data={"bread": "2"})
+    site.exported()
+    file = site.out / site.path("configmaps", "prices")
     file.write_text("# ask Ada\n" + file.read_text())
-    assert desk.exported()["modified"] == []
+    assert site.exported()["modified"] == []
     assert file.read_text().startswith("# ask Ada\n")
 
 
-def test_what_may_not_be_listed_is_named_and_not_taken_for_gone(desk: Desk) -> None:
-    desk.create("ConfigMap", "one", data={})
-    desk.create("Secret", "two", stringData={"password": "hunter2"})
-    desk.exported()
-    role = f"only-maps-{desk.namespace}"
-    desk.cluster.kubectl(
-        "create", "role", role, "-n", desk.namespace, "--verb=list,get", "--resource=configmaps"
+def test_what_may_not_be_listed_is_named_and_not_taken_for_gone(site: ExportSite) -> None:
+    site.create("ConfigMap", "one", data={})
+    site.create("Secret", "two", stringData={"password": "hunter2"})
+    site.exported()
+    role = f"only-maps-{site.namespace}"
+    site.cluster.kubectl(
+        "create", "role", role, "-n", site.namespace, "--verb=list,get", "--resource=configmaps"
     )
-    desk.cluster.kubectl("create", "rolebinding", role, "-n", desk.namespace, f"--role={role}", "--user=dave")
-    done = desk.export(f"--namespace={desk.namespace}", "--prune", "--output=json", user="dave")
+    site.cluster.kubectl("create", "rolebinding", role, "-n", site.namespace, f"--role={role}", "--user=dave")
+    done = site.export(f"--namespace={site.namespace}", "--prune", "--output=json", user="dave")
     assert done.code == 1
     errors = {error["path"]: error["message"] for error in done.document["errors"]}
     assert "secrets" in errors
     assert "forbidden" in errors["secrets"]
     assert "configmaps" not in errors
     assert (done.document["unchanged"], done.document["deleted"]) == (1, [])
-    assert desk.path("secrets", "two") in desk.files()
+    assert site.path("secrets", "two") in site.files()
 
 
-def test_secrets_are_redacted_unless_a_flag_says_otherwise(desk: Desk) -> None:
-    desk.create("Secret", "login", stringData={"password": "hunter2"})
-    path = desk.exported()["added"][0]
-    text = (desk.out / path).read_text()
+def test_secrets_are_redacted_unless_a_flag_says_otherwise(site: ExportSite) -> None:
+    site.create("Secret", "login", stringData={"password": "hunter2"})
+    path = site.exported()["added"][0]
+    text = (site.out / path).read_text()
     assert "aHVudGVyMg==" not in text
     assert text.startswith("# data, whose values are not written: password\n")
     # Applying it takes nothing from the living Secret.
-    desk.cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(desk.out / path))
-    kept = desk.cluster.kubectl("get", "secret", "login", "-n", desk.namespace, "-o", "json").stdout
+    site.cluster.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(site.out / path))
+    kept = site.cluster.kubectl("get", "secret", "login", "-n", site.namespace, "-o", "json").stdout
     assert json.loads(kept)["data"] == {"password": "aHVudGVyMg=="}
-    clear = desk.export(f"--namespace={desk.namespace}", "--secret-policy=Include")
+    clear = site.export(f"--namespace={site.namespace}", "--secret-policy=Include")
     assert clear.code == 0
     assert "1 Secrets are written in clear" in clear.err
-    assert "aHVudGVyMg==" in (desk.out / path).read_text()
-    assert (desk.out / path).stat().st_mode & 0o077 == 0
-    assert desk.exported("--secret-policy=Exclude", "--prune")["deleted"] == [path]
+    assert "aHVudGVyMg==" in (site.out / path).read_text()
+    assert (site.out / path).stat().st_mode & 0o077 == 0
+    assert site.exported("--secret-policy=Exclude", "--prune")["deleted"] == [path]
 
 
-def test_encrypted_secrets_are_opened_by_sops_and_stay_as_they_are(desk: Desk) -> None:
+def test_encrypted_secrets_are_opened_by_sops_and_stay_as_they_are(site: ExportSite) -> None:
     identity = pyrage.x25519.Identity.generate()
-    desk.create("Secret", "login", stringData={"password": "hunter2"}, type="Opaque")
-    key = f"--digest-key-file={desk.place / 'key'}"
+    site.create("Secret", "login", stringData={"password": "hunter2"}, type="Opaque")
+    key = f"--digest-key-file={site.place / 'key'}"
     words = ("--secret-policy=Encrypt", f"--recipient={identity.to_public()}", key)
-    path = desk.exported(*words)["added"][0]
-    sealed = (desk.out / path).read_bytes()
+    path = site.exported(*words)["added"][0]
+    sealed = (site.out / path).read_bytes()
     assert b"aHVudGVyMg" not in sealed
     assert opened(sealed, identity)["data"] == {"password": "aHVudGVyMg=="}
-    assert desk.files() == {path, ".configbutler/digests"}
-    assert desk.exported(*words)["unchanged"] == 1
-    assert (desk.out / path).read_bytes() == sealed
+    assert site.files() == {path, ".configbutler/digests"}
+    assert site.exported(*words)["unchanged"] == 1
+    assert (site.out / path).read_bytes() == sealed
     # Somebody exchanges the file: it is noticed although nothing in the cluster changed.
-    (desk.out / path).write_bytes(sealed.replace(b"kind: Secret", b"kind: secret"))
-    assert desk.exported(*words)["modified"] == [path]
+    (site.out / path).write_bytes(sealed.replace(b"kind: Secret", b"kind: secret"))
+    assert site.exported(*words)["modified"] == [path]
     another = pyrage.x25519.Identity.generate()
-    assert desk.exported(*words, f"--recipient={another.to_public()}")["modified"] == [path]
-    assert opened((desk.out / path).read_bytes(), another)["data"] == {"password": "aHVudGVyMg=="}
-    desk.delete("secret", "login")
-    assert desk.exported(*words, "--prune")["deleted"] == [path]
-    assert desk.files() == set()
+    assert site.exported(*words, f"--recipient={another.to_public()}")["modified"] == [path]
+    assert opened((site.out / path).read_bytes(), another)["data"] == {"password": "aHVudGVyMg=="}
+    site.delete("secret", "login")
+    assert site.exported(*words, "--prune")["deleted"] == [path]
+    assert site.files() == set()
 
 
-def test_rules_from_a_file_say_what_goes_where(desk: Desk) -> None:
-    desk.create("ConfigMap", "yes", {"exported": "yes"}, data={})
-    desk.create("ConfigMap", "no", data={})
-    desk.create("Secret", "login", {"exported": "yes"}, stringData={"password": "hunter2"})
+def test_rules_from_a_file_say_what_goes_where(site: ExportSite) -> None:
+    site.create("ConfigMap", "yes", {"exported": "yes"}, data={})
+    site.create("ConfigMap", "no", data={})
+    site.create("Secret", "login", {"exported": "yes"}, stringData={"password": "hunter2"})
     identity = pyrage.x25519.Identity.generate()
     more = f"encryption: {{recipients: [{identity.to_public()}]}}"
-    rules = desk.place / "rules.yaml"
+    rules = site.place / "rules.yaml"
     rules.write_text(
-        RULES.format(namespace=desk.namespace)
-        + DESTINATION.format(namespace=desk.namespace, policy="Encrypt", more=more)
+        RULES.format(namespace=site.namespace)
+        + DESTINATION.format(namespace=site.namespace, policy="Encrypt", more=more)
     )
-    done = desk.export(f"--rules={rules}", "--output=json")
+    done = site.export(f"--rules={rules}", "--output=json")
     assert done.code == 0, done
-    base = f"clusters/prod/core/v1/{{}}/{desk.namespace}/{{}}.yaml".format
+    base = f"clusters/prod/core/v1/{{}}/{site.namespace}/{{}}.yaml".format
     assert sorted(done.document["added"]) == [base("configmaps", "yes"), base("secrets", "login")]
     assert "nonsense is not served" in done.err
-    assert opened((desk.out / base("secrets", "login")).read_bytes(), identity)["data"]
-    rules.write_text(RULES.format(namespace=desk.namespace))
-    elsewhere = desk.place / "elsewhere"
-    done = desk.export(f"--rules={rules}", "--output=json", "--base-folder=./b/", to=elsewhere)
-    assert f"b/{desk.path('secrets', 'login')}" in done.document["added"]
-    assert "aHVudGVyMg" not in (elsewhere / f"b/{desk.path('secrets', 'login')}").read_text()
+    assert opened((site.out / base("secrets", "login")).read_bytes(), identity)["data"]
+    rules.write_text(RULES.format(namespace=site.namespace))
+    elsewhere = site.place / "elsewhere"
+    done = site.export(f"--rules={rules}", "--output=json", "--base-folder=./b/", to=elsewhere)
+    assert f"b/{site.path('secrets', 'login')}" in done.document["added"]
+    assert "aHVudGVyMg" not in (elsewhere / f"b/{site.path('secrets', 'login')}").read_text()
 
 
-def test_labels_of_namespaces_and_objects_on_their_way_out_count(desk: Desk) -> None:
-    desk.create("ConfigMap", "stays", data={})
-    desk.create("ConfigMap", "goes", data={})
-    rules = desk.place / "rules.yaml"
-    rules.write_text(EVERYWHERE.format(namespace=desk.namespace))
-    done = desk.export(f"--rules={rules}", "--output=json")
+def test_labels_of_namespaces_and_objects_on_their_way_out_count(site: ExportSite) -> None:
+    site.create("ConfigMap", "stays", data={})
+    site.create("ConfigMap", "goes", data={})
+    rules = site.place / "rules.yaml"
+    rules.write_text(EVERYWHERE.format(namespace=site.namespace))
+    done = site.export(f"--rules={rules}", "--output=json")
     assert (done.code, done.document["added"]) == (0, [])
-    label = {"metadata": {"labels": {"team": desk.namespace}}}
+    label = {"metadata": {"labels": {"team": site.namespace}}}
     merge = "application/merge-patch+json"
-    desk.cluster.request("PATCH", f"/api/v1/namespaces/{desk.namespace}", label, content_type=merge)
+    site.cluster.request("PATCH", f"/api/v1/namespaces/{site.namespace}", label, content_type=merge)
     finalizer = {"metadata": {"finalizers": ["example.test/held"]}}
-    where = f"{desk.at('ConfigMap')}/goes"
-    desk.cluster.request("PATCH", where, finalizer, content_type=merge)
-    assert desk.export(f"--rules={rules}", "--output=json").document["added"] == [
-        desk.path("configmaps", "goes"),
-        desk.path("configmaps", "stays"),
+    where = f"{site.at('ConfigMap')}/goes"
+    site.cluster.request("PATCH", where, finalizer, content_type=merge)
+    assert site.export(f"--rules={rules}", "--output=json").document["added"] == [
+        site.path("configmaps", "goes"),
+        site.path("configmaps", "stays"),
     ]
-    desk.delete("ConfigMap", "goes")
+    site.delete("ConfigMap", "goes")
     label["metadata"]["labels"] = {"changed": "yes"}
-    desk.cluster.request("PATCH", where, label, content_type=merge)
-    done = desk.export(f"--rules={rules}", "--prune", "--output=json")
+    site.cluster.request("PATCH", where, label, content_type=merge)
+    done = site.export(f"--rules={rules}", "--prune", "--output=json")
     assert (done.document["modified"], done.document["deleted"]) == ([], [])
-    why = desk.export(f"--rules={rules}", "--explain", "configmaps", f"{desk.namespace}/goes")
+    why = site.export(f"--rules={rules}", "--explain", "configmaps", f"{site.namespace}/goes")
     assert "is left out: it is being deleted" in why.out
-    desk.cluster.request("PATCH", where, {"metadata": {"finalizers": None}}, content_type=merge)
-    done = desk.export(f"--rules={rules}", "--prune", "--output=json")
-    assert done.document["deleted"] == [desk.path("configmaps", "goes")]
+    site.cluster.request("PATCH", where, {"metadata": {"finalizers": None}}, content_type=merge)
+    done = site.export(f"--rules={rules}", "--prune", "--output=json")
+    assert done.document["deleted"] == [site.path("configmaps", "goes")]
 
 
-def test_noise_and_forbidden_objects_are_left_out_and_explained(desk: Desk) -> None:
-    desk.create("ConfigMap", "kube-root-ca.crt", data={})
-    desk.create("ConfigMap", "settings", data={})
-    desk.create("Secret", "sh.helm.release.v1.web.v1", type="helm.sh/release.v1", data={})
-    said = desk.exported("--secret-policy=Include")
-    assert (said["added"], said["leftOut"]) == ([desk.path("configmaps", "settings")], 2)
-    done = desk.export(f"--namespace={desk.namespace}", "--explain")
+def test_noise_and_forbidden_objects_are_left_out_and_explained(site: ExportSite) -> None:
+    site.create("ConfigMap", "kube-root-ca.crt", data={})
+    site.create("ConfigMap", "settings", data={})
+    site.create("Secret", "sh.helm.release.v1.web.v1", type="helm.sh/release.v1", data={})
+    printed = site.exported("--secret-policy=Include")
+    assert (printed["added"], printed["leftOut"]) == ([site.path("configmaps", "settings")], 2)
+    done = site.export(f"--namespace={site.namespace}", "--explain")
     assert done.code == 0
     assert "kube-root-ca.crt is left out: the control plane puts it into every namespace" in done.out
     assert (
-        f"settings is in the export at {desk.path('configmaps', 'settings')}; selected by preset" in done.out
+        f"settings is in the export at {site.path('configmaps', 'settings')}; selected by preset" in done.out
     )
-    one = desk.export(f"--namespace={desk.namespace}", "--explain", "cm", "kube-root-ca.crt", "--output=json")
+    one = site.export(f"--namespace={site.namespace}", "--explain", "cm", "kube-root-ca.crt", "--output=json")
     assert [(each["written"], len(each["why"])) for each in one.document["objects"]] == [(False, 1)]
-    role = desk.export(f"--namespace={desk.namespace}", "--explain", "ClusterRole", "cluster-admin")
+    role = site.export(f"--namespace={site.namespace}", "--explain", "ClusterRole", "cluster-admin")
     assert "is left out" in role.out
-    none = desk.export("--explain", "configmaps", "none-of-this-name")
+    none = site.export("--explain", "configmaps", "none-of-this-name")
     assert none.code == 2
     assert "there is no configmaps none-of-this-name" in none.err
 
 
 def test_one_signed_commit_holds_all_of_an_export(
-    desk: Desk, git_http: GitHttpServer, repositories: Path
+    site: ExportSite, git_http: GitHttpServer, repositories: Path
 ) -> None:
     repository = Repository.create(repositories / "cluster.git")
     repository.commit({"README.md": "mine", "base/core/v1/configmaps/other/x.yaml": "apiVersion: v1\n"})
-    desk.create("ConfigMap", "one", data={"a": "1"})
-    desk.create("ConfigMap", "two", data={"a": "1"})
-    key = make_ssh_key(desk.place / "signing")
+    site.create("ConfigMap", "one", data={"a": "1"})
+    site.create("ConfigMap", "two", data={"a": "1"})
+    key = make_ssh_key(site.place / "signing")
     words = (f"--signing-key-file={key.private}", "--base-folder=base")
     url = git_http.url("cluster.git")
-    first = desk.exported(*words, to=url)
+    first = site.exported(*words, to=url)
     assert len(first["added"]) == 2
-    allowed = desk.place / "allowed"
+    allowed = site.place / "allowed"
     allowed.write_text(f"* {key.public_line}\n")
     config = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "gpg.ssh.allowedSignersFile"}
     repository.git("verify-commit", first["commit"], env=config | {"GIT_CONFIG_VALUE_0": str(allowed)})
     message = repository.git("log", "-1", "--format=%B", "main").decode()
-    assert message.startswith(f"[CREATE 2] 2 configmaps in {desk.namespace}\n")
+    assert message.startswith(f"[CREATE 2] 2 configmaps in {site.namespace}\n")
     assert "X-ConfigButler-ControllerName: stoker-export\n" in message
-    again = desk.exported(*words, to=url)
+    again = site.exported(*words, to=url)
     assert again["commit"] == first["commit"] == repository.tip("main")
-    desk.delete("configmap", "two")
-    assert desk.exported(*words, "--prune", to=url)["deleted"] == [f"base/{desk.path('configmaps', 'two')}"]
+    site.delete("configmap", "two")
+    assert site.exported(*words, "--prune", to=url)["deleted"] == [f"base/{site.path('configmaps', 'two')}"]
     left = repository.git("ls-tree", "-r", "--name-only", "main").decode().split()
-    one = f"base/{desk.path('configmaps', 'one')}"
+    one = f"base/{site.path('configmaps', 'one')}"
     assert left == sorted(["README.md", "base/core/v1/configmaps/other/x.yaml", one])
 
 
 def test_a_new_branch_of_an_empty_repository_is_made(
-    desk: Desk, git_http: GitHttpServer, repositories: Path
+    site: ExportSite, git_http: GitHttpServer, repositories: Path
 ) -> None:
     repository = Repository.create(repositories / "empty.git")
-    desk.create("ConfigMap", "one", data={})
-    said = desk.exported("--branch=cluster", to=git_http.url("empty.git"))
-    assert repository.tip("cluster") == said["commit"]
+    site.create("ConfigMap", "one", data={})
+    output = site.exported("--branch=cluster", to=git_http.url("empty.git"))
+    assert repository.tip("cluster") == output["commit"]
 
 
 def test_a_repository_that_refuses_the_login_is_exit_4(
-    desk: Desk, git_http: GitHttpServer, repositories: Path
+    site: ExportSite, git_http: GitHttpServer, repositories: Path
 ) -> None:
     Repository.create(repositories / "shut.git")
     git_http.tokens.add(planted("git-token"))
-    desk.create("ConfigMap", "one", data={})
-    token = desk.place / "token"
+    site.create("ConfigMap", "one", data={})
+    token = site.place / "token"
     token.write_text("the-wrong-one")
-    done = desk.export(f"--token-file={token}", to=git_http.url("shut.git"))
+    done = site.export(f"--token-file={token}", to=git_http.url("shut.git"))
     assert (done.code, done.out) == (4, "")
     assert "the-wrong-one" not in done.err
 
 
-def test_a_cluster_that_refuses_the_login_is_exit_4_and_writes_nothing(desk: Desk) -> None:
-    good = desk.cluster.kubeconfig("dave").read_text()
-    bad = desk.place / "kubeconfig"
-    bad.write_text(good.replace(desk.cluster.token("dave"), "nobody"))
-    done = desk.run(f"--to={desk.out}", f"--kubeconfig={bad}")
+def test_a_cluster_that_refuses_the_login_is_exit_4_and_writes_nothing(site: ExportSite) -> None:
+    good = site.cluster.kubeconfig("dave").read_text()
+    bad = site.place / "kubeconfig"
+    bad.write_text(good.replace(site.cluster.token("dave"), "nobody"))
+    done = site.run(f"--to={site.out}", f"--kubeconfig={bad}")
     assert done.code == 4
     assert "Unauthorized" in done.err
-    bad.write_text(good.replace(desk.cluster.url, "https://127.0.0.1:1"))
-    assert desk.run(f"--to={desk.out}", f"--kubeconfig={bad}").code == 4
-    assert not desk.out.exists() or desk.files() == set()
+    bad.write_text(good.replace(site.cluster.url, "https://127.0.0.1:1"))
+    assert site.run(f"--to={site.out}", f"--kubeconfig={bad}").code == 4
+    assert not site.out.exists() or site.files() == set()
 
 
-def test_symlinks_in_the_folder_are_not_followed(desk: Desk) -> None:
-    desk.create("ConfigMap", "one", data={})
-    desk.create("ConfigMap", "two", data={})
-    away = desk.place / "away"
+def test_symlinks_in_the_folder_are_not_followed(site: ExportSite) -> None:
+    site.create("ConfigMap", "one", data={})
+    site.create("ConfigMap", "two", data={})
+    away = site.place / "away"
     away.mkdir()
     (away / "victim").write_text("as it was")
-    here = desk.out / f"core/v1/configmaps/{desk.namespace}"
+    here = site.out / f"core/v1/configmaps/{site.namespace}"
     here.mkdir(parents=True)
     (here / "one.yaml").symlink_to(away / "victim")
-    done = desk.export(f"--namespace={desk.namespace}", "--output=json")
+    done = site.export(f"--namespace={site.namespace}", "--output=json")
     assert done.code == 1
     assert [error["path"] for error in done.document["errors"]] == [
-        f"core/v1/configmaps/{desk.namespace}/one"
+        f"core/v1/configmaps/{site.namespace}/one"
     ]
     assert (here / "two.yaml").is_file()
     assert (away / "victim").read_text() == "as it was"
     (here / "one.yaml").unlink()
     here.rename(away / "folder")
     here.symlink_to(away / "folder")
-    assert desk.export(f"--namespace={desk.namespace}").code == 1
+    assert site.export(f"--namespace={site.namespace}").code == 1
 
 
-def test_the_credentials_of_a_reverser_are_never_exported(desk: Desk, kinds: ClusterAccess) -> None:
-    desk.create("Secret", "deploy-key", stringData={"token": "t"})
-    desk.create("Secret", "digests", type="configbutler.ai/digest-keys", stringData={"digest.key": "k" * 32})
-    desk.create("Secret", "other", stringData={"a": "b"})
+def test_the_credentials_of_a_reverser_are_never_exported(site: ExportSite, kinds: ClusterAccess) -> None:
+    site.create("Secret", "deploy-key", stringData={"token": "t"})
+    site.create("Secret", "digests", type="configbutler.ai/digest-keys", stringData={"digest.key": "k" * 32})
+    site.create("Secret", "other", stringData={"a": "b"})
     config = {
         "apiVersion": "configbutler.ai/v1alpha1",
         "kind": "GitRepoConfig",
-        "metadata": {"name": "repo", "namespace": desk.namespace},
+        "metadata": {"name": "repo", "namespace": site.namespace},
         "spec": {
             "repoUrl": "https://git.example.test/a.git",
             "allowedBranches": ["main"],
@@ -483,16 +483,16 @@ def test_the_credentials_of_a_reverser_are_never_exported(desk: Desk, kinds: Clu
         },
     }
     kinds.kubectl("apply", "-f", "-", stdin=json.dumps(config))
-    said = desk.exported("--secret-policy=Include")
-    assert said["added"] == [desk.path("secrets", "other")]
+    output = site.exported("--secret-policy=Include")
+    assert output["added"] == [site.path("secrets", "other")]
 
 
-def test_a_terminal_is_not_needed_and_a_pipe_sees_no_bar(desk: Desk) -> None:
-    desk.create("ConfigMap", "one", data={})
-    kubeconfig = desk.cluster.kubeconfig(namespace=desk.namespace)
-    argv = [sys.executable, "-m", "stoker", "export", f"--to={desk.out}", f"--kubeconfig={kubeconfig}"]
+def test_a_terminal_is_not_needed_and_a_pipe_sees_no_bar(site: ExportSite) -> None:
+    site.create("ConfigMap", "one", data={})
+    kubeconfig = site.cluster.kubeconfig(namespace=site.namespace)
+    argv = [sys.executable, "-m", "stoker", "export", f"--to={site.out}", f"--kubeconfig={kubeconfig}"]
     done = subprocess.run(
-        [*argv, f"--namespace={desk.namespace}"],
+        [*argv, f"--namespace={site.namespace}"],
         capture_output=True,
         text=True,
         check=True,
@@ -501,42 +501,42 @@ def test_a_terminal_is_not_needed_and_a_pipe_sees_no_bar(desk: Desk) -> None:
     )
     assert done.stderr == ""
     assert done.stdout.splitlines() == [
-        f"added {desk.path('configmaps', 'one')}",
-        f"{desk.out}: 1 added, 0 modified, 0 deleted, 0 unchanged, 0 objects left out",
+        f"added {site.path('configmaps', 'one')}",
+        f"{site.out}: 1 added, 0 modified, 0 deleted, 0 unchanged, 0 objects left out",
     ]
 
 
-def test_two_exports_into_one_folder_do_not_mix(desk: Desk) -> None:
-    desk.out.mkdir()
-    fd = os.open(desk.out, os.O_RDONLY)
+def test_two_exports_into_one_folder_do_not_mix(site: ExportSite) -> None:
+    site.out.mkdir()
+    fd = os.open(site.out, os.O_RDONLY)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX)
-        done = desk.export()
+        done = site.export()
     finally:
         os.close(fd)
     assert done.code == 3
     assert "another export is writing" in done.err
-    half = desk.out / f".stoker-{uuid.uuid4().hex[:16]}.tmp"
+    half = site.out / f".stoker-{uuid.uuid4().hex[:16]}.tmp"
     half.write_text("what a killed one left")
-    desk.exported()
+    site.exported()
     assert not half.exists()
 
 
 def test_a_list_that_expires_begins_anew_and_a_kind_that_fails_is_named(
-    desk: Desk, http_fault_proxy: HttpFaultProxy
+    site: ExportSite, http_fault_proxy: HttpFaultProxy
 ) -> None:
-    desk.create("ConfigMap", "one", data={})
-    desk.create("Secret", "two", data={})
+    site.create("ConfigMap", "one", data={})
+    site.create("Secret", "two", data={})
     gone = b'{"kind":"Status","code":410,"reason":"Expired","message":"too old"}'
     broken = b'{"kind":"Status","code":500,"reason":"InternalError","message":"no"}'
     json_ = {"Content-Type": "application/json"}
     http_fault_proxy.arm(AnsweredFault(410, gone, json_), r"/configmaps\?", times=2)
     http_fault_proxy.arm(AnsweredFault(500, broken, json_), r"/secrets\?", times=None)
-    kubeconfig = desk.cluster.kubeconfig(namespace=desk.namespace, server=http_fault_proxy.url)
-    done = desk.run(f"--to={desk.out}", f"--kubeconfig={kubeconfig}", f"--namespace={desk.namespace}")
+    kubeconfig = site.cluster.kubeconfig(namespace=site.namespace, server=http_fault_proxy.url)
+    done = site.run(f"--to={site.out}", f"--kubeconfig={kubeconfig}", f"--namespace={site.namespace}")
     assert done.code == 1
     assert "error secrets: " in done.out
-    assert desk.files() == {desk.path("configmaps", "one")}
+    assert site.files() == {site.path("configmaps", "one")}
     lists = http_fault_proxy.seen(r"/configmaps\?")
     assert [one.status for one in lists] == [410, 410, 200]
     assert all("resourceVersion=" not in one.path for one in lists), "lists must be consistent"

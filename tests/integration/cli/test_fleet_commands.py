@@ -102,12 +102,12 @@ def test_history_and_diff_tell_what_a_gateway_has_been_through(site: Site, commi
     )
     code, out, _ = stoker(site, "history", "line", "--output=json")
     assert [(one["gateway"], one["sync"]) for one in json.loads(out)["syncs"]] == [("filler", 1)]
-    code, _, said = stoker(site, "diff", "line")
-    assert (code, "2 gateways: say --gateway" in said) == (ExitCode.WRONG_INPUT, True)
-    code, _, said = stoker(site, "history", "line", "--gateway=other")
-    assert (code, "it has: capper, filler" in said) == (ExitCode.WRONG_INPUT, True)
-    code, _, said = stoker(site, "diff", "line", "--gateway=filler", "--sync=2")
-    assert (code, "there is no sync 2" in said) == (ExitCode.WRONG_INPUT, True)
+    code, _, printed = stoker(site, "diff", "line")
+    assert (code, "2 gateways: say --gateway" in printed) == (ExitCode.WRONG_INPUT, True)
+    code, _, printed = stoker(site, "history", "line", "--gateway=other")
+    assert (code, "it has: capper, filler" in printed) == (ExitCode.WRONG_INPUT, True)
+    code, _, printed = stoker(site, "diff", "line", "--gateway=filler", "--sync=2")
+    assert (code, "there is no sync 2" in printed) == (ExitCode.WRONG_INPUT, True)
 
 
 def test_one_resource_is_held_still_and_goes_on(site: Site, commit: str) -> None:
@@ -130,9 +130,9 @@ def test_the_emergency_stop_is_written_where_a_controller_reads_it(site: Site, c
 
 
 def test_an_emergency_stop_that_no_controller_reads_is_no_success(site: Site) -> None:
-    code, _, said = stoker(site, "pause", "--everything")
+    code, _, output = stoker(site, "pause", "--everything")
     assert code == ExitCode.WRONG_INPUT
-    assert f"no controller runs in namespace {site.namespace}" in said
+    assert f"no controller runs in namespace {site.namespace}" in output
     assert site.get("ConfigMap", PAUSE)["data"] == {"paused": "true"}
 
 
@@ -149,9 +149,9 @@ def test_an_emergency_stop_that_no_controller_reads_is_no_success(site: Site) ->
 def test_what_makes_no_sense_is_refused_with_a_sentence(
     site: Site, arguments: list[str], sentence: str
 ) -> None:
-    code, out, said = stoker(site, *arguments)
+    code, out, output = stoker(site, *arguments)
     assert (code, out) == (ExitCode.WRONG_INPUT, "")
-    assert sentence in said
+    assert sentence in output
 
 
 def test_an_empty_namespace_has_no_resources(site: Site) -> None:

@@ -80,14 +80,14 @@ DOCUMENTED = documented()
 def test_every_verb_has_it_or_is_one_of_a_few_with_a_reason() -> None:
     found = dict(leaves())
     assert {name for name, command in found.items() if not tells_json(command)} == WITHOUT.keys()
-    told = {row.partition(" --")[0].removesuffix(" NAME") for row in DOCUMENTED}
-    assert told == found.keys() - WITHOUT.keys(), "each has a row on the page, and nothing else does"
+    names = {row.partition(" --")[0].removesuffix(" NAME") for row in DOCUMENTED}
+    assert names == found.keys() - WITHOUT.keys(), "each has a row on the page, and nothing else does"
     part = PAGE[PAGE.index("Without it are") :].partition("\n\n")[0]
     assert all(f"`{name}`" in part for name in WITHOUT), "and those without are named there"
 
 
 @dataclass
-class Desk:
+class JsonOutputSite:
     """A folder that can be synced, and a resource in a cluster."""
 
     place: Path
@@ -120,7 +120,7 @@ class Desk:
 
 
 @pytest.fixture
-def desk(kinds: ClusterAccess, namespace: str, tmp_path: Path) -> Desk:
+def site(kinds: ClusterAccess, namespace: str, tmp_path: Path) -> JsonOutputSite:
     repository = Repository.create(tmp_path / "plant.git")
     (tmp_path / "line.yaml").write_text(line_manifests(repository.path.as_uri(), COPIES))
     (tmp_path / "data").mkdir()
@@ -133,7 +133,7 @@ def desk(kinds: ClusterAccess, namespace: str, tmp_path: Path) -> Desk:
     )
     objects.patch(f"{objects.path_of('Stoker', 'line')}/status", {"status": STATUS})
     objects.post("/api/v1", "configmaps", {"metadata": {"name": "settings"}, "data": {"a": "b"}})
-    return Desk(tmp_path, repository, objects)
+    return JsonOutputSite(tmp_path, repository, objects)
 
 
 def run(*arguments: str) -> tuple[int, dict[str, Any]]:
@@ -144,60 +144,60 @@ def run(*arguments: str) -> tuple[int, dict[str, Any]]:
     return done.exit_code, json.loads(line)
 
 
-def sync(desk: Desk) -> list[str]:
-    desk.repository.commit({"s/a": "1"})
-    return ["sync", *desk.files]
+def sync(site: JsonOutputSite) -> list[str]:
+    site.repository.commit({"s/a": "1"})
+    return ["sync", *site.files]
 
 
-def plan(desk: Desk) -> list[str]:
-    desk.repository.commit({"s/a": "1"})
-    return ["plan", *desk.files]
+def plan(site: JsonOutputSite) -> list[str]:
+    site.repository.commit({"s/a": "1"})
+    return ["plan", *site.files]
 
 
-def verify(desk: Desk) -> list[str]:
-    desk.synced()
-    return ["verify", f"--data-dir={desk.place / 'data'}", f"--cache-dir={desk.place / 'cache'}"]
+def verify(site: JsonOutputSite) -> list[str]:
+    site.synced()
+    return ["verify", f"--data-dir={site.place / 'data'}", f"--cache-dir={site.place / 'cache'}"]
 
 
-def back(desk: Desk) -> list[str]:
-    desk.synced()
-    return ["rollback", f"--to={desk.snapshot()}", *desk.files]
+def back(site: JsonOutputSite) -> list[str]:
+    site.synced()
+    return ["rollback", f"--to={site.snapshot()}", *site.files]
 
 
-def listed(desk: Desk) -> list[str]:
-    desk.synced()
-    return ["rollback", "--list", *desk.files]
+def listed(site: JsonOutputSite) -> list[str]:
+    site.synced()
+    return ["rollback", "--list", *site.files]
 
 
-CASES: dict[str, Callable[[Desk], list[str]]] = {
+CASES: dict[str, Callable[[JsonOutputSite], list[str]]] = {
     "sync": sync,
     "plan": plan,
-    "plan NAME": lambda desk: ["plan", *desk.named],
+    "plan NAME": lambda site: ["plan", *site.named],
     "verify": verify,
     "rollback --to": back,
     "rollback --list": listed,
-    "rollback --release": lambda desk: ["rollback", "--release", *desk.files],
-    "rollback NAME": lambda desk: ["rollback", f"--to={COMMIT}", *desk.named],
-    "doctor": lambda desk: ["doctor", *desk.named],
-    "export": lambda desk: [
+    "rollback --release": lambda site: ["rollback", "--release", *site.files],
+    "rollback NAME": lambda site: ["rollback", f"--to={COMMIT}", *site.named],
+    "doctor": lambda site: ["doctor", *site.named],
+    "export": lambda site: [
         "export",
-        f"--to={desk.place / 'out'}",
-        f"--namespace={desk.objects.namespace}",
-        *desk.cluster,
+        f"--to={site.place / 'out'}",
+        f"--namespace={site.objects.namespace}",
+        *site.cluster,
     ],
-    "export --explain": lambda desk: [
+    "export --explain": lambda site: [
         "export",
         "--explain",
         "configmaps",
-        f"{desk.objects.namespace}/settings",
-        *desk.cluster,
+        f"{site.objects.namespace}/settings",
+        *site.cluster,
     ],
-    "status": lambda desk: ["status", *desk.named],
-    "history": lambda desk: ["history", *desk.named],
-    "diff": lambda desk: ["diff", *desk.named],
-    "approve": lambda desk: ["approve", *desk.named],
-    "pause": lambda desk: ["pause", *desk.named],
-    "resume": lambda desk: ["resume", *desk.named],
+    "status": lambda site: ["status", *site.named],
+    "history": lambda site: ["history", *site.named],
+    "diff": lambda site: ["diff", *site.named],
+    "approve": lambda site: ["approve", *site.named],
+    "pause": lambda site: ["pause", *site.named],
+    "resume": lambda site: ["resume", *site.named],
 }
 
 
@@ -206,10 +206,10 @@ def test_each_row_of_the_page_is_tried() -> None:
 
 
 @pytest.mark.parametrize("row", CASES)
-def test_a_verb_prints_the_keys_of_the_page(row: str, desk: Desk) -> None:
-    _, said = run(*CASES[row](desk))
+def test_a_verb_prints_the_keys_of_the_page(row: str, site: JsonOutputSite) -> None:
+    _, output = run(*CASES[row](site))
     always, sometimes = DOCUMENTED[row]
-    assert always <= said.keys() <= always | sometimes
+    assert always <= output.keys() <= always | sometimes
 
 
 def test_dev_watch_prints_an_object_for_each_change(tmp_path: Path) -> None:
@@ -238,7 +238,7 @@ def test_dev_watch_prints_an_object_for_each_change(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", [name for name, command in leaves() if tells_json(command)])
 def test_a_refusal_is_an_object_too(name: str) -> None:
-    code, said = run(*name.split(), "--no-such-option")
+    code, output = run(*name.split(), "--no-such-option")
     assert code == ExitCode.WRONG_INPUT
-    assert said.keys() == {"reason", "message"}
-    assert "--no-such-option" in said["message"]
+    assert output.keys() == {"reason", "message"}
+    assert "--no-such-option" in output["message"]

@@ -64,14 +64,14 @@ def test_a_folder_goes_back_stays_and_is_released(site: Site) -> None:
     (snapshot,) = listed["snapshots"]
     assert code == ExitCode.DONE
     assert (snapshot["files"], snapshot["bytes"], snapshot["trouble"]) == (1, 3, "")
-    code, said, _ = site.back(f"--to={snapshot['id']}")
-    assert (code, said["modified"], said["commit"]) == (ExitCode.DONE, ["projects/a"], snapshot["commit"])
+    code, output, _ = site.back(f"--to={snapshot['id']}")
+    assert (code, output["modified"], output["commit"]) == (ExitCode.DONE, ["projects/a"], snapshot["commit"])
     assert site.file.read_text() == "one"
-    code, said, _ = site.run("sync")
-    assert (code, said["reason"]) == (ExitCode.STALLED, "RolledBack")
+    code, output, _ = site.run("sync")
+    assert (code, output["reason"]) == (ExitCode.STALLED, "RolledBack")
     assert site.run("plan")[0] == ExitCode.DONE, "looking is allowed"
-    code, said, _ = site.back("--release")
-    assert (code, len(said["released"])) == (ExitCode.DONE, 1)
+    code, output, _ = site.back("--release")
+    assert (code, len(output["released"])) == (ExitCode.DONE, 1)
     assert site.run("sync")[0] == ExitCode.DONE
     assert site.file.read_text() == "two"
 
@@ -95,8 +95,8 @@ def test_people_read_where_the_folder_is_and_not_where_the_ref_is(site: Site) ->
 def test_a_folder_goes_back_to_a_commit(site: Site) -> None:
     (snapshot,) = site.back("--list")[1]["snapshots"]
     first = snapshot["commit"]
-    code, said, _ = site.run("rollback", f"--to={first}")
-    assert (code, said["commit"], site.file.read_text()) == (ExitCode.DONE, first, "one")
+    code, output, _ = site.run("rollback", f"--to={first}")
+    assert (code, output["commit"], site.file.read_text()) == (ExitCode.DONE, first, "one")
     assert site.run("sync")[1]["reason"] == "RolledBack"
     assert site.back("--release")[0] == ExitCode.DONE
 
@@ -128,8 +128,8 @@ def test_a_resource_on_disk_can_ask_for_it_as_in_a_cluster(site: Site, field: st
 def test_what_makes_no_sense_is_refused_in_a_sentence(
     site: Site, flags: tuple[str, ...], code: ExitCode
 ) -> None:
-    ended, said, _ = site.back(*flags)
-    assert (ended, bool(said["message"])) == (code, True)
+    ended, output, _ = site.back(*flags)
+    assert (ended, bool(output["message"])) == (code, True)
     assert site.file.read_text() == "two"
 
 
@@ -150,9 +150,9 @@ def test_in_a_cluster_it_writes_the_field_and_empties_it(kinds: ClusterAccess, n
     assert field() == {"toSnapshot": "filler-20260212-103005"}
     again = stoker("rollback", *where, "--to=filler-20260212-103005")
     assert again[0] == ExitCode.DONE, "that is where it is"
-    code, said, _ = stoker("rollback", *where, f"--to={'a' * 40}")
-    assert (code, said["reason"]) == (ExitCode.STALLED, "RolledBack")
-    assert "already rolled back to filler-20260212-103005" in said["message"]
+    code, output, _ = stoker("rollback", *where, f"--to={'a' * 40}")
+    assert (code, output["reason"]) == (ExitCode.STALLED, "RolledBack")
+    assert "already rolled back to filler-20260212-103005" in output["message"]
     assert field() == {"toSnapshot": "filler-20260212-103005"}
     assert stoker("rollback", *where, f"--to={'a' * 40}", "--replace")[0] == ExitCode.DONE
     assert field() == {"toCommit": "a" * 40}

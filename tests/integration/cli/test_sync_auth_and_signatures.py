@@ -25,7 +25,7 @@ FILES = {"s/a": "1"}
 TOKEN = planted("git-token")
 
 
-class Desk:
+class SyncSite:
     """A repository, a data folder, and the command between them."""
 
     def __init__(self, place: Path, repositories: Path) -> None:
@@ -65,8 +65,8 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path, repositories: Path) -> Desk:
-    return Desk(tmp_path, repositories)
+def site(tmp_path: Path, repositories: Path) -> SyncSite:
+    return SyncSite(tmp_path, repositories)
 
 
 @pytest.fixture
@@ -74,108 +74,108 @@ def alice(tmp_path: Path) -> Signer:
     return ssh_signer(tmp_path, "alice")
 
 
-def _trusting(desk: Desk, signer: Signer) -> list[str]:
-    signers = desk.write("signers", b"alice@example.test " + signer.public + b"\n")
+def _trusting(site: SyncSite, signer: Signer) -> list[str]:
+    signers = site.write("signers", b"alice@example.test " + signer.public + b"\n")
     return ["--verify-signatures=commit", f"--allowed-signers-file={signers}"]
 
 
 # Whose commits.
 
 
-def test_an_unsigned_commit_is_refused_and_nothing_is_written(desk: Desk, alice: Signer) -> None:
-    desk.repository.commit(FILES)
-    code, said, _ = desk.run(desk.repository.path.as_uri(), *_trusting(desk, alice))
+def test_an_unsigned_commit_is_refused_and_nothing_is_written(site: SyncSite, alice: Signer) -> None:
+    site.repository.commit(FILES)
+    code, output, _ = site.run(site.repository.path.as_uri(), *_trusting(site, alice))
     assert code == ExitCode.STALLED
-    assert desk.repository.tip() in said["message"]
-    assert "is not signed" in said["message"]
-    assert not [path for path in desk.data.rglob("*") if path.is_file() and ".sync-state" not in path.parts]
+    assert site.repository.tip() in output["message"]
+    assert "is not signed" in output["message"]
+    assert not [path for path in site.data.rglob("*") if path.is_file() and ".sync-state" not in path.parts]
 
 
-def test_a_signed_commit_passes_and_an_unsigned_one_after_it_does_not(desk: Desk, alice: Signer) -> None:
-    url, trust = desk.repository.path.as_uri(), _trusting(desk, alice)
-    commit = alice.commit(desk.repository, FILES)
-    code, said, errors = desk.run(url, *trust)
-    assert (code, said.get("commit")) == (ExitCode.DONE, commit), (said, errors)
-    assert desk.content == "1"
-    desk.repository.commit({"s/a": "2"})
-    assert desk.run(url, *trust)[0] == ExitCode.STALLED
-    assert desk.content == "1"
+def test_a_signed_commit_passes_and_an_unsigned_one_after_it_does_not(site: SyncSite, alice: Signer) -> None:
+    url, trust = site.repository.path.as_uri(), _trusting(site, alice)
+    commit = alice.commit(site.repository, FILES)
+    code, output, errors = site.run(url, *trust)
+    assert (code, output.get("commit")) == (ExitCode.DONE, commit), (output, errors)
+    assert site.content == "1"
+    site.repository.commit({"s/a": "2"})
+    assert site.run(url, *trust)[0] == ExitCode.STALLED
+    assert site.content == "1"
 
 
-def test_the_keys_are_read_anew_by_every_run(desk: Desk, alice: Signer, tmp_path: Path) -> None:
+def test_the_keys_are_read_anew_by_every_run(site: SyncSite, alice: Signer, tmp_path: Path) -> None:
     bob = ssh_signer(tmp_path, "bob")
-    url, trust = desk.repository.path.as_uri(), _trusting(desk, alice)
-    bob.commit(desk.repository, FILES)
-    assert desk.run(url, *trust)[0] == ExitCode.STALLED
-    desk.write("signers", b"bob@example.test " + bob.public + b"\n")
-    assert desk.run(url, *trust)[0] == ExitCode.DONE
+    url, trust = site.repository.path.as_uri(), _trusting(site, alice)
+    bob.commit(site.repository, FILES)
+    assert site.run(url, *trust)[0] == ExitCode.STALLED
+    site.write("signers", b"bob@example.test " + bob.public + b"\n")
+    assert site.run(url, *trust)[0] == ExitCode.DONE
 
 
-def test_a_rewritten_branch_is_refused_where_rewriting_is(desk: Desk) -> None:
-    url = desk.repository.path.as_uri()
-    desk.repository.commit(FILES)
-    assert desk.run(url, "--no-rewrite")[0] == ExitCode.DONE
-    desk.repository.commit({"s/a": "2"})
-    assert desk.run(url, "--no-rewrite")[0] == ExitCode.DONE, "a branch that goes on is followed"
-    desk.repository.commit({"s/a": "other"}, branch="elsewhere")
-    desk.repository.set_branch("main", desk.repository.tip("elsewhere"))
-    code, said, _ = desk.run(url, "--no-rewrite")
-    assert (code, said["reason"]) == (ExitCode.STALLED, "HistoryRewritten")
-    assert desk.content == "2"
-    assert desk.run(url)[0] == ExitCode.DONE, "without the flag it is followed"
-    assert desk.content == "other"
+def test_a_rewritten_branch_is_refused_where_rewriting_is(site: SyncSite) -> None:
+    url = site.repository.path.as_uri()
+    site.repository.commit(FILES)
+    assert site.run(url, "--no-rewrite")[0] == ExitCode.DONE
+    site.repository.commit({"s/a": "2"})
+    assert site.run(url, "--no-rewrite")[0] == ExitCode.DONE, "a branch that goes on is followed"
+    site.repository.commit({"s/a": "other"}, branch="elsewhere")
+    site.repository.set_branch("main", site.repository.tip("elsewhere"))
+    code, output, _ = site.run(url, "--no-rewrite")
+    assert (code, output["reason"]) == (ExitCode.STALLED, "HistoryRewritten")
+    assert site.content == "2"
+    assert site.run(url)[0] == ExitCode.DONE, "without the flag it is followed"
+    assert site.content == "other"
 
 
 # Who lets it in.
 
 
-def test_a_key_opens_a_repository_over_ssh(desk: Desk, git_ssh: GitSshServer) -> None:
-    desk.repository.commit(FILES)
+def test_a_key_opens_a_repository_over_ssh(site: SyncSite, git_ssh: GitSshServer) -> None:
+    site.repository.commit(FILES)
     flags = [f"--ssh-key-file={git_ssh.authorized_key()}", f"--known-hosts-file={git_ssh.known_hosts}"]
-    code, said, errors = desk.run(git_ssh.url("plant.git"), *flags, "--require-known-hosts")
-    assert (code, desk.content) == (ExitCode.DONE, "1"), (said, errors)
+    code, output, errors = site.run(git_ssh.url("plant.git"), *flags, "--require-known-hosts")
+    assert (code, site.content) == (ExitCode.DONE, "1"), (output, errors)
     assert errors == ""
 
 
-def test_without_known_hosts_it_warns_or_refuses(desk: Desk, git_ssh: GitSshServer) -> None:
-    desk.repository.commit(FILES)
+def test_without_known_hosts_it_warns_or_refuses(site: SyncSite, git_ssh: GitSshServer) -> None:
+    site.repository.commit(FILES)
     key = f"--ssh-key-file={git_ssh.authorized_key()}"
-    code, said, _ = desk.run(git_ssh.url("plant.git"), key, "--require-known-hosts")
-    assert (code, desk.content) == (ExitCode.WRONG_INPUT, ""), said
-    code, _, errors = desk.run(git_ssh.url("plant.git"), key)
-    assert (code, desk.content) == (ExitCode.DONE, "1")
+    code, output, _ = site.run(git_ssh.url("plant.git"), key, "--require-known-hosts")
+    assert (code, site.content) == (ExitCode.WRONG_INPUT, ""), output
+    code, _, errors = site.run(git_ssh.url("plant.git"), key)
+    assert (code, site.content) == (ExitCode.DONE, "1")
     assert "SSH host key verification disabled" in errors
 
 
-def test_an_authority_of_ones_own_is_believed(desk: Desk, repositories: Path) -> None:
-    desk.repository.commit(FILES)
+def test_an_authority_of_ones_own_is_believed(site: SyncSite, repositories: Path) -> None:
+    site.repository.commit(FILES)
     authority = Authority()
     with GitHttpServer.start(
-        repositories, users={"x-access-token": TOKEN}, tls=authority.server().save(desk.place, "server")
+        repositories, users={"x-access-token": TOKEN}, tls=authority.server().save(site.place, "server")
     ) as server:
-        token = f"--token-file={desk.write('token', TOKEN)}"
-        code, said, _ = desk.run(server.url("plant.git"), token)
-        assert (code, said["reason"]) == (ExitCode.UNREACHABLE, "SourceUnreachable")
-        code, said, errors = desk.run(
-            server.url("plant.git"), token, f"--ca-file={desk.write('ca.pem', authority.pem)}"
+        token = f"--token-file={site.write('token', TOKEN)}"
+        code, output, _ = site.run(server.url("plant.git"), token)
+        assert (code, output["reason"]) == (ExitCode.UNREACHABLE, "SourceUnreachable")
+        code, output, errors = site.run(
+            server.url("plant.git"), token, f"--ca-file={site.write('ca.pem', authority.pem)}"
         )
-    assert (code, desk.content) == (ExitCode.DONE, "1"), (said, errors)
+    assert (code, site.content) == (ExitCode.DONE, "1"), (output, errors)
 
 
-def test_a_proxy_is_gone_through(desk: Desk, git_http: GitHttpServer) -> None:
-    desk.repository.commit(FILES)
+def test_a_proxy_is_gone_through(site: SyncSite, git_http: GitHttpServer) -> None:
+    site.repository.commit(FILES)
     with HttpProxy.start() as proxy:
-        code, said, errors = desk.run(git_http.url("plant.git"), f"--proxy={proxy.address}")
-        assert (code, desk.content) == (ExitCode.DONE, "1"), (said, errors)
+        code, output, errors = site.run(git_http.url("plant.git"), f"--proxy={proxy.address}")
+        assert (code, site.content) == (ExitCode.DONE, "1"), (output, errors)
         assert proxy.passages
 
 
-def test_a_github_app_logs_in(desk: Desk, repositories: Path) -> None:
-    desk.repository.commit(FILES)
+def test_a_github_app_logs_in(site: SyncSite, repositories: Path) -> None:
+    site.repository.commit(FILES)
     with GitHubAppServer.start(repositories, tokens={"nobody-has-this"}) as github:
-        key = desk.write("app.pem", github.register(12, 3456))
+        key = site.write("app.pem", github.register(12, 3456))
         flags = ["--github-app-id=12", "--github-installation-id=3456", f"--github-key-file={key}"]
-        code, said, errors = desk.run(github.url("plant.git"), *flags)
-        assert (code, desk.content) == (ExitCode.DONE, "1"), (said, errors)
+        code, output, errors = site.run(github.url("plant.git"), *flags)
+        assert (code, site.content) == (ExitCode.DONE, "1"), (output, errors)
         assert len(github.given) == 1
-        assert github.given[0] not in json.dumps(said) + errors
+        assert github.given[0] not in json.dumps(output) + errors

@@ -118,11 +118,11 @@ def site(tmp_path: Path, git_http: GitHttpServer) -> Site:
 
 
 def test_a_stoker_with_its_profile_and_the_secrets_of_a_folder(site: Site) -> None:
-    code, said, errors = site.run(
+    code, output, errors = site.run(
         "sync", "-f", "~/stoker.yaml", "-f", "~/filler.yaml", "--secrets-dir=~/secrets", "--files-only"
     )
-    assert code == ExitCode.DONE, (said, errors)
-    assert said["commit"] == site.repository.tip()
+    assert code == ExitCode.DONE, (output, errors)
+    assert output["commit"] == site.repository.tip()
     assert site.has("projects/filler/project.json")
     assert site.historian() == "plant"  # the deployment mode lies over everything
     assert errors == ""
@@ -132,17 +132,17 @@ def test_the_profile_is_chosen_by_annotation_or_by_the_gateways_name(site: Site)
     files = ("-f", "~/stoker.yaml", "-f", "~/both.yaml", "--secrets-dir=~/secrets", "--files-only")
     assert site.run("plan", *files)[0] == ExitCode.WRONG_INPUT
     for choice in ("--annotation=sync-profile=packer", "--annotation=stoker.io/sync-profile=packer"):
-        _, said, _ = site.run("plan", *files, choice)
-        assert "projects/packer/project.json" in said["added"]  # type: ignore[operator]
-    _, said, errors = site.run("plan", *files, "--annotation=ignition-sync.io/sync-profile=packer")
-    assert "projects/packer/project.json" in said["added"]  # type: ignore[operator]
+        _, output, _ = site.run("plan", *files, choice)
+        assert "projects/packer/project.json" in output["added"]  # type: ignore[operator]
+    _, output, errors = site.run("plan", *files, "--annotation=ignition-sync.io/sync-profile=packer")
+    assert "projects/packer/project.json" in output["added"]  # type: ignore[operator]
     assert "warning: LegacyAnnotation" in errors
-    _, said, _ = site.run("plan", *files, "--gateway-name=packer")
-    assert "projects/packer/project.json" in said["added"]  # type: ignore[operator]
+    _, output, _ = site.run("plan", *files, "--gateway-name=packer")
+    assert "projects/packer/project.json" in output["added"]  # type: ignore[operator]
 
 
 def test_an_ignitionsync_with_its_base_and_a_service_path(site: Site) -> None:
-    code, said, errors = site.run(
+    code, output, errors = site.run(
         "sync",
         "-f",
         "~/ignition.yaml",
@@ -152,7 +152,7 @@ def test_an_ignitionsync_with_its_base_and_a_service_path(site: Site) -> None:
         "--annotation=service-path=services/packer",
         "--annotation=deployment-mode=production",
     )
-    assert code == ExitCode.DONE, (said, errors)
+    assert code == ExitCode.DONE, (output, errors)
     assert site.has("projects/packer/project.json")
     assert site.historian() == "plant"
     assert not list(site.data.rglob("view.json"))  # the base's excludes
@@ -164,38 +164,38 @@ def test_a_misspelt_service_path_stalls_although_shared_content_exists(site: Sit
     own = IGNITION.replace("  inheritsFrom: {name: company}\n", "")
     site.write("shared.yaml", f"{own}  gateway: {{filesOnly: true}}\n{scripts}")
     common = ("-f", "~/shared.yaml", "--secrets-dir=~/secrets", "--files-only")
-    code, said, errors = site.run("sync", *common, "--annotation=service-path=services/packr")
-    assert code == ExitCode.STALLED, (said, errors)
-    problem = json.dumps(said)
+    code, output, errors = site.run("sync", *common, "--annotation=service-path=services/packr")
+    assert code == ExitCode.STALLED, (output, errors)
+    problem = json.dumps(output)
     assert "SourceEmpty" in problem
     assert "service path 'services/packr' does not exist at this commit; 'services' has 'packer'" in problem
     assert not list(site.data.rglob("*.py"))
-    code, said, errors = site.run("sync", *common, "--annotation=service-path=services/packer")
-    assert code == ExitCode.DONE, (said, errors)
-    code, said, errors = site.run("sync", *common, "--annotation=service-path=services/fller")
+    code, output, errors = site.run("sync", *common, "--annotation=service-path=services/packer")
+    assert code == ExitCode.DONE, (output, errors)
+    code, output, errors = site.run("sync", *common, "--annotation=service-path=services/fller")
     assert code == ExitCode.STALLED
     assert site.has("projects/packer/project.json")
 
 
 def test_standard_input_is_a_file_too(site: Site) -> None:
     text = (site.place / "stoker.yaml").read_text() + (site.place / "filler.yaml").read_text()
-    code, said, errors = site.run("plan", "-f", "-", "--secrets-dir=~/secrets", "--files-only", stdin=text)
-    assert code == ExitCode.DONE, (said, errors)
-    assert "projects/filler/project.json" in said["added"]  # type: ignore[operator]
+    code, output, errors = site.run("plan", "-f", "-", "--secrets-dir=~/secrets", "--files-only", stdin=text)
+    assert code == ExitCode.DONE, (output, errors)
+    assert "projects/filler/project.json" in output["added"]  # type: ignore[operator]
 
 
 def test_flags_beside_the_file_win(site: Site) -> None:
     first = site.repository.tip()
     site.repository.commit({"services/filler/projects/filler/new.json": "{}"})
     files = ("-f", "~/stoker.yaml", "-f", "~/filler.yaml", "--files-only")
-    code, said, errors = site.run("plan", *files, "--token-file=~/secrets/git/token", f"--ref={first}")
-    assert code == ExitCode.DONE, (said, errors)
-    assert said["commit"] == first
-    _, said, _ = site.run(
+    code, output, errors = site.run("plan", *files, "--token-file=~/secrets/git/token", f"--ref={first}")
+    assert code == ExitCode.DONE, (output, errors)
+    assert output["commit"] == first
+    _, output, _ = site.run(
         "plan", *files, "--secrets-dir=~/secrets", "--var=service=packer", "--exclude=**/view.json"
     )
-    assert "projects/packer/project.json" in said["added"]  # type: ignore[operator]
-    assert not any("view.json" in path for path in said["added"])  # type: ignore[attr-defined]
+    assert "projects/packer/project.json" in output["added"]  # type: ignore[operator]
+    assert not any("view.json" in path for path in output["added"])  # type: ignore[attr-defined]
 
 
 def test_what_has_no_effect_is_a_warning(site: Site) -> None:
@@ -286,12 +286,12 @@ def test_every_part_that_shapes_files_is_obeyed(site: Site, tmp_path: Path, kind
     theirs.parent.mkdir(parents=True)
     theirs.write_text("theirs")
 
-    code, said, _ = site.run("sync", *files)
+    code, output, _ = site.run("sync", *files)
     assert code == ExitCode.STALLED, "nobody has signed the first commit"
-    assert str(said["reason"]).startswith("Signature")
+    assert str(output["reason"]).startswith("Signature")
     alice.commit(site.repository, NOTES)
-    code, said, errors = site.run("sync", *files)
-    assert code == ExitCode.DONE, (said, errors)
+    code, output, errors = site.run("sync", *files)
+    assert code == ExitCode.DONE, (output, errors)
     assert errors == ""
 
     system = json.loads(
@@ -317,17 +317,17 @@ def test_every_part_that_shapes_files_is_obeyed(site: Site, tmp_path: Path, kind
     ]
     site.repository.commit(dict.fromkeys(gone))
     alice.commit(site.repository, {"README.md": "signed"})
-    code, said, _ = site.run("sync", *files)
-    assert (code, said["reason"]) == (ExitCode.STALLED, "DeletionBudgetExceeded")
+    code, output, _ = site.run("sync", *files)
+    assert (code, output["reason"]) == (ExitCode.STALLED, "DeletionBudgetExceeded")
     assert theirs.read_text() == "theirs"
 
 
 def test_a_policy_of_one_look_writes_nothing(site: Site) -> None:
     site.write("look.yaml", STOKER + "  validation: {dryRunBefore: true}\n")
-    code, said, errors = site.run(
+    code, output, errors = site.run(
         "sync", "-f", "~/look.yaml", "-f", "~/filler.yaml", "--secrets-dir=~/secrets", "--files-only"
     )
-    assert (code, said["dryRun"]) == (ExitCode.DONE, True)
+    assert (code, output["dryRun"]) == (ExitCode.DONE, True)
     assert "nothing is written" in errors
     assert list(site.data.iterdir()) == []
 
@@ -335,18 +335,18 @@ def test_a_policy_of_one_look_writes_nothing(site: Site) -> None:
 def test_paused_is_obeyed_and_a_plan_is_still_shown(site: Site) -> None:
     site.write("paused.yaml", STOKER + "  paused: true\n")
     files = ("-f", "~/paused.yaml", "-f", "~/filler.yaml", "--secrets-dir=~/secrets", "--files-only")
-    code, said, _ = site.run("sync", *files)
-    assert (code, said["reason"]) == (ExitCode.STALLED, "Paused")
+    code, output, _ = site.run("sync", *files)
+    assert (code, output["reason"]) == (ExitCode.STALLED, "Paused")
     assert list(site.data.iterdir()) == []
     assert site.run("plan", *files)[0] == ExitCode.DONE
 
 
 def test_a_profile_that_says_dry_run_writes_nothing(site: Site) -> None:
     site.write("dry.yaml", PROFILE.replace("NAME", "filler") + "  dryRun: true\n")
-    code, said, errors = site.run(
+    code, output, errors = site.run(
         "sync", "-f", "~/stoker.yaml", "-f", "~/dry.yaml", "--secrets-dir=~/secrets", "--files-only"
     )
-    assert (code, said["dryRun"]) == (ExitCode.DONE, True)
+    assert (code, output["dryRun"]) == (ExitCode.DONE, True)
     assert "dryRun" in errors
     assert list(site.data.iterdir()) == []
 
@@ -362,7 +362,7 @@ def test_a_plan_tells_by_its_exit_code_whether_there_is_something_to_do(site: Si
 def test_a_secret_that_was_replaced_is_read_by_the_next_run(site: Site, git_http: GitHttpServer) -> None:
     files = ("-f", "~/stoker.yaml", "-f", "~/filler.yaml", "--secrets-dir=~/secrets", "--files-only")
     git_http.users["x-access-token"] = planted("another-token")
-    code, said, _ = site.run("sync", *files)
-    assert (code, said["reason"]) == (ExitCode.UNREACHABLE, "SourceAuthFailed")
+    code, output, _ = site.run("sync", *files)
+    assert (code, output["reason"]) == (ExitCode.UNREACHABLE, "SourceAuthFailed")
     site.write("secrets/git/token", planted("another-token"))
     assert site.run("sync", *files)[0] == ExitCode.DONE

@@ -50,8 +50,8 @@ def sync(
     gateway: SimulatedGateway, git_http: GitHttpServer, tmp_path: Path, *more: str, key: str = KEY
 ) -> tuple[int, dict[str, object]]:
     """The exit code and the report of one run."""
-    code, said, _ = run_sync(gateway, git_http, tmp_path, "--output", "json", *more, key=key)
-    return code, json.loads(said)
+    code, output, _ = run_sync(gateway, git_http, tmp_path, "--output", "json", *more, key=key)
+    return code, json.loads(output)
 
 
 def run_sync(
@@ -127,8 +127,8 @@ def test_the_last_line_says_what_the_gateway_did_not_do(
     gateway: SimulatedGateway, git_http: GitHttpServer, plant: Repository, tmp_path: Path
 ) -> None:
     gateway.settings.scan_refusal = "a restore is under way"
-    code, said, _ = run_sync(gateway, git_http, tmp_path)
-    *_, last = said.splitlines()
+    code, output, _ = run_sync(gateway, git_http, tmp_path)
+    *_, last = output.splitlines()
     assert code == ExitCode.UNVERIFIED
     assert f"{3 * RESOURCES + 1} added; not verified: " in last
     assert last.endswith("a restore is under way")
@@ -158,8 +158,8 @@ def test_files_only_writes_beside_a_gateway_that_cannot_be_asked_and_the_scan_fo
     gateway: SimulatedGateway, git_http: GitHttpServer, plant: Repository, tmp_path: Path
 ) -> None:
     gateway.state = State.FAULTED
-    code, said, _ = run_sync(gateway, git_http, tmp_path, "--files-only", key="stoker:wrong")
-    *_, last = said.splitlines()
+    code, output, _ = run_sync(gateway, git_http, tmp_path, "--files-only", key="stoker:wrong")
+    *_, last = output.splitlines()
     assert code == ExitCode.DONE
     assert last.endswith(f"{3 * RESOURCES + 1} added; gateway not asked to scan: --files-only")
     gateway.state = State.RUNNING
@@ -174,7 +174,7 @@ def test_the_key_goes_in_the_header_that_is_asked_for(
     gateway.settings.key_header = "X-Plant-Token"
     assert sync(gateway, git_http, tmp_path)[0] == ExitCode.UNREACHABLE
     assert sync(gateway, git_http, tmp_path, "--api-key-header=X-Plant-Token")[0] == ExitCode.DONE
-    code, said = sync(gateway, git_http, tmp_path, "--api-key-header=Host")
-    assert (code, "'Host'" in str(said["message"])) == (ExitCode.WRONG_INPUT, True), (
+    code, output = sync(gateway, git_http, tmp_path, "--api-key-header=Host")
+    assert (code, "'Host'" in str(output["message"])) == (ExitCode.WRONG_INPUT, True), (
         "HTTP itself has a use for it"
     )

@@ -41,8 +41,8 @@ class Site:
         return self.stoker(verb, *where, f"--cache-dir={self.cache}", *more)
 
     def verify(self) -> tuple[int, dict[str, Any]]:
-        code, said, _ = self.stoker("verify", "--output=json", f"--cache-dir={self.cache}")
-        return code, json.loads(said)
+        code, output, _ = self.stoker("verify", "--output=json", f"--cache-dir={self.cache}")
+        return code, json.loads(output)
 
     @property
     def place(self) -> Path:
@@ -55,25 +55,25 @@ def site(tmp_path: Path) -> Site:
 
 
 def test_a_folder_that_was_never_synced_is_held_back(site: Site) -> None:
-    code, said = site.verify()
+    code, output = site.verify()
     assert code == ExitCode.STALLED
-    assert set(said) == {"reason", "message"}
-    assert str(site.data) in said["message"]
+    assert set(output) == {"reason", "message"}
+    assert str(site.data) in output["message"]
 
 
 @pytest.mark.parametrize("name", ["nowhere", "projects/other/theirs"])
 def test_what_is_no_data_folder_is_wrong_input(site: Site, name: str) -> None:
     site.data = site.data / name
-    code, said = site.verify()
+    code, output = site.verify()
     assert code == ExitCode.WRONG_INPUT
-    assert name in said["message"]
+    assert name in output["message"]
 
 
 def test_a_folder_as_it_was_left_is_clean(site: Site) -> None:
     assert site.sync()[0] == ExitCode.DONE
-    code, said = site.verify()
+    code, output = site.verify()
     assert code == ExitCode.DONE
-    assert said == {
+    assert output == {
         "commit": site.repository.tip(),
         "modified": [],
         "missing": [],
@@ -90,11 +90,11 @@ def test_drift_is_named_file_by_file_without_the_repository(site: Site) -> None:
     (site.place / "new").write_text("new")
     (site.data / "projects/other/theirs").write_text("whatever")  # not ours to look at
     before = {path: path.stat().st_mtime_ns for path in site.data.rglob("*")}
-    code, said = site.verify()
+    code, output = site.verify()
     assert code == ExitCode.DIFFERENT
-    assert said["modified"] == ["projects/P/a"]
-    assert said["missing"] == ["projects/P/b/c"]
-    assert said["extra"] == ["projects/P/new"]
+    assert output["modified"] == ["projects/P/a"]
+    assert output["missing"] == ["projects/P/b/c"]
+    assert output["extra"] == ["projects/P/new"]
     assert {path: path.stat().st_mtime_ns for path in site.data.rglob("*")} == before
     code, text, _ = site.stoker("verify")
     assert code == ExitCode.DIFFERENT
@@ -117,10 +117,10 @@ def test_what_a_gateway_does_to_its_own_resources_is_no_drift(site: Site) -> Non
     assert site.sync()[0] == ExitCode.DONE
     site.repository.path.rename(site.repository.path.with_name("gone"))
     manifest = site.place / "view/resource.json"
-    said = json.loads(manifest.read_text())
-    said["attributes"]["lastModification"] = {"actor": "anna", "timestamp": "2026-01-02T03:04:05Z"}
-    said["attributes"]["lastModificationSignature"] = "0" * 64
-    manifest.write_text(json.dumps(said, sort_keys=True))
+    document = json.loads(manifest.read_text())
+    document["attributes"]["lastModification"] = {"actor": "anna", "timestamp": "2026-01-02T03:04:05Z"}
+    document["attributes"]["lastModificationSignature"] = "0" * 64
+    manifest.write_text(json.dumps(document, sort_keys=True))
     (site.place / "view/thumbnail.png").write_text("drawn anew")
     before = {path: path.read_bytes() for path in site.data.rglob("*") if path.is_file()}
     code, found = site.verify()
@@ -133,9 +133,9 @@ def test_what_a_gateway_does_to_its_own_resources_is_no_drift(site: Site) -> Non
         "it rides with its view"
     )
     (site.place / "view/view.json").write_text('{"a": 1}')
-    manifest.write_text(json.dumps({**said, "scope": "D"}))
+    manifest.write_text(json.dumps({**document, "scope": "D"}))
     assert "projects/P/view/resource.json" in site.verify()[1]["modified"], "that means something"
-    manifest.write_text(json.dumps(said))
+    manifest.write_text(json.dumps(document))
     assert site.verify()[0] == ExitCode.DONE
     shutil.rmtree(site.cache)
     code, found = site.verify()
@@ -198,10 +198,10 @@ def test_drift_that_a_resource_ignores_is_not_reported(site: Site, tmp_path: Pat
     (site.place / "state.json").write_text('{"seen": 2, "kept": 1}')
     (site.place / "log.txt").unlink()
     plain = ("--output=json", f"--cache-dir={site.cache}")
-    code, said, _ = site.stoker("verify", *plain)
-    assert (code, json.loads(said)["missing"]) == (ExitCode.DIFFERENT, ["projects/P/log.txt"])
-    code, said, _ = site.stoker("verify", *plain, f"--filename={place}")
-    assert (code, json.loads(said)["modified"]) == (ExitCode.DONE, []), said
+    code, output, _ = site.stoker("verify", *plain)
+    assert (code, json.loads(output)["missing"]) == (ExitCode.DIFFERENT, ["projects/P/log.txt"])
+    code, output, _ = site.stoker("verify", *plain, f"--filename={place}")
+    assert (code, json.loads(output)["modified"]) == (ExitCode.DONE, []), output
     (site.place / "state.json").write_text('{"seen": 2, "kept": 2}')
-    code, said, _ = site.stoker("verify", *plain, f"--filename={place}")
-    assert (code, json.loads(said)["modified"]) == (ExitCode.DIFFERENT, ["projects/P/state.json"])
+    code, output, _ = site.stoker("verify", *plain, f"--filename={place}")
+    assert (code, json.loads(output)["modified"]) == (ExitCode.DIFFERENT, ["projects/P/state.json"])

@@ -91,16 +91,16 @@ def test_a_failed_sync_alerts_all_and_its_end_those_who_keep_lists(
     )
     site.until_metadata("line", commit=plant.tip())
     pod.report(status=SyncState.ERROR, reason="ConfigSyntaxError", error_message="view.json is no JSON")
-    told = until_heard(services, "webhook", site, reason="SyncFailed", status="firing")
-    assert (told["gateway"], told["cause"], told["cluster"]) == ("north", "ConfigSyntaxError", "plant-1")
-    assert "view.json is no JSON" in told["message"]
-    until_heard(services, "pagerduty", site, event_action="trigger", dedup_key=told["key"])
+    alert = until_heard(services, "webhook", site, reason="SyncFailed", status="firing")
+    assert (alert["gateway"], alert["cause"], alert["cluster"]) == ("north", "ConfigSyntaxError", "plant-1")
+    assert "view.json is no JSON" in alert["message"]
+    until_heard(services, "pagerduty", site, event_action="trigger", dedup_key=alert["key"])
     eventually(lambda: services.heard("slack") and services.heard("teams"), PATIENCE, site.tail)
     assert "view.json is no JSON" in json.dumps(services.heard("slack"))
 
     pod.report(plant.tip())
-    until_heard(services, "webhook", site, reason="SyncFailed", status="resolved", key=told["key"])
-    until_heard(services, "pagerduty", site, event_action="resolve", dedup_key=told["key"])
+    until_heard(services, "webhook", site, reason="SyncFailed", status="resolved", key=alert["key"])
+    until_heard(services, "pagerduty", site, event_action="resolve", dedup_key=alert["key"])
     assert len(services.heard("slack")) == 1
 
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as page:

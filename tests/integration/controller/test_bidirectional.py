@@ -128,8 +128,8 @@ class Plant:
         self.repository.request("POST", f"/pulls/{request['number']}/merge", body)
 
     def content(self, ref: str, path: str = IN_GIT) -> str:
-        said = self.repository.request("GET", f"/contents/{path}?ref={ref}")
-        return base64.b64decode(said["content"]).decode()
+        result = self.repository.request("GET", f"/contents/{path}?ref={ref}")
+        return base64.b64decode(result["content"]).decode()
 
     def entry(self) -> dict[str, Any]:
         found: list[dict[str, Any]] = self.site.status("Stoker", "line").get("discoveredGateways", [])
@@ -233,8 +233,8 @@ def test_a_file_that_came_after_the_request_was_opened_is_deleted_with_its_merge
     (plant.pod.data_dir / late).unlink()
 
     def branch_says() -> str:
-        said = plant.repository.request("GET", f"/branches/{plant.branch}")
-        return str(said["commit"]["message"])
+        result = plant.repository.request("GET", f"/branches/{plant.branch}")
+        return str(result["commit"]["message"])
 
     plant.until("the deletion on the branch", lambda: f"deleted: services/site/{late}" in branch_says())
     assert plant.content(plant.branch) == "designed\n"

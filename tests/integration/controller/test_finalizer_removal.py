@@ -105,8 +105,8 @@ def test_a_changed_selector_leaves_what_another_release_has_tied(site: Site, oth
     tie(site, "south")
     until(site, "north", tied=False)  # of all that are found it is the last
     assert finalizers(site, "east") == [FINALIZER]
-    code, said = let_go(site, "--watch-label-selector=team=west")
-    assert code == 0, said
+    code, result = let_go(site, "--watch-label-selector=team=west")
+    assert code == 0, result
     assert [finalizers(site, name) for name in ("east", "south")] == [[FINALIZER], []]
 
 
@@ -126,8 +126,8 @@ def test_an_uninstall_after_a_changed_selector_lets_go_of_both(site: Site) -> No
     site.patch(site.path_of("Stoker", "stranger"), {"metadata": {"finalizers": [FINALIZER]}})
     site.apply("Stoker", "south", git=NOWHERE, labels={"team": "south"})
     site.patch(site.path_of("Stoker", "south"), {"metadata": {"finalizers": [FINALIZER]}})
-    code, said = let_go(site, "--watch-label-selector=team=south")
-    assert code == 0, said
+    code, result = let_go(site, "--watch-label-selector=team=south")
+    assert code == 0, result
     left = {name: finalizers(site, name) for name in ("north", "south", "stranger")}
     assert left == {"north": [], "south": [], "stranger": [FINALIZER]}
 
@@ -160,10 +160,10 @@ def may_look_at(site: Site, *namespaces: str) -> None:
 
 def test_a_namespace_that_is_gone_holds_up_no_letting_go(site: Site, neighbour: Site) -> None:
     may_look_at(site, "gone", neighbour.namespace)
-    code, said = let_go(site, namespaces=["gone"])
-    assert code == 0, said
+    code, result = let_go(site, namespaces=["gone"])
+    assert code == 0, result
     assert finalizers(site, "line") == []
-    assert '"namespace.gone"' in said
+    assert '"namespace.gone"' in result
 
 
 def test_a_terminating_namespace_holds_up_no_finalizer_removal_and_is_reported(
@@ -172,10 +172,10 @@ def test_a_terminating_namespace_holds_up_no_finalizer_removal_and_is_reported(
     may_look_at(site, neighbour.namespace)
     gone = site.cluster.request("DELETE", f"/api/v1/namespaces/{neighbour.namespace}")
     assert gone.status in (200, 202), gone.body
-    code, said = let_go(site, namespaces=[neighbour.namespace])
-    assert code == 0, said
-    [told] = [line for line in said.splitlines() if '"namespace.ending"' in line]
-    assert neighbour.namespace in told
+    code, result = let_go(site, namespaces=[neighbour.namespace])
+    assert code == 0, result
+    [lines] = [line for line in result.splitlines() if '"namespace.ending"' in line]
+    assert neighbour.namespace in lines
     assert finalizers(site, "line") == []
 
 
@@ -185,8 +185,8 @@ def test_a_namespace_that_refuses_is_named_and_the_others_are_cleaned_up(
 ) -> None:
     if sees:
         may_look_at(site, neighbour.namespace)
-    code, said = let_go(site, namespaces=[neighbour.namespace])
-    assert code not in (0, None), said
+    code, result = let_go(site, namespaces=[neighbour.namespace])
+    assert code not in (0, None), result
     why = "is there and refuses" if sees else "refuses, and whether it is still there must not be seen"
-    assert f"namespace {neighbour.namespace} {why}" in said
+    assert f"namespace {neighbour.namespace} {why}" in result
     assert (finalizers(site, "line"), finalizers(neighbour, "line")) == ([], [FINALIZER])

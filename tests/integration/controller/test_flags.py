@@ -140,9 +140,9 @@ def test_what_resources_leave_out_comes_from_the_installations_defaults(
     site.apply("Stoker", "own", git=git, polling=RARELY, excludePatterns=["**/*.tmp"])
     site.start(f"--defaults={defaults}")
     first = plant.tip()
-    told = site.until_metadata("plain", commit=first)
-    assert told.exclude_patterns == ("**/*.bak",)
-    assert '"restore"' in told.agent_spec
+    metadata = site.until_metadata("plain", commit=first)
+    assert metadata.exclude_patterns == ("**/*.bak",)
+    assert '"restore"' in metadata.agent_spec
     own = site.until_metadata("own", commit=first)
     assert "**/*.tmp" in own.exclude_patterns, own.exclude_patterns
     moved = plant.commit({"README.md": "two"})
@@ -153,7 +153,7 @@ def test_what_resources_leave_out_comes_from_the_installations_defaults(
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("poling: {}", "poling"),
         ("polling: {interval: soon}", "interval"),
@@ -162,7 +162,7 @@ def test_what_resources_leave_out_comes_from_the_installations_defaults(
     ],
 )
 def test_defaults_that_cannot_be_read_are_refused_at_the_start(
-    site: Site, tmp_path: Path, text: str | None, said: str
+    site: Site, tmp_path: Path, text: str | None, message: str
 ) -> None:
     defaults = tmp_path / "defaults.yaml"
     if text is not None:
@@ -170,7 +170,7 @@ def test_defaults_that_cannot_be_read_are_refused_at_the_start(
     process = site.start(f"--defaults={defaults}")
     assert process.wait(30)
     assert process.returncode == 2
-    assert said in process.tail()
+    assert message in process.tail()
 
 
 def test_it_says_that_it_lives_and_why_it_is_not_ready(site: Site, git: dict[str, object]) -> None:

@@ -55,8 +55,8 @@ def start(site: Site, *namespaces: str) -> None:
 def test_the_others_are_worked_on(site: Site, dark: Site) -> None:
     start(site, dark.namespace, "gone")
     eventually(lambda: is_worked_on(site), PATIENCE, site.tail)
-    said = [line for line in site.running[-1].log.read_text().splitlines() if '"namespace.unseen"' in line]
-    assert len(said) == 2
+    output = [line for line in site.running[-1].log.read_text().splitlines() if '"namespace.unseen"' in line]
+    assert len(output) == 2
     assert not is_worked_on(dark)
 
 

@@ -122,9 +122,9 @@ def test_a_repository_that_goes_away_takes_nothing_from_the_agents(
     eventually(
         lambda: "SourceAuthFailed" in site.running[-1].log.read_text(), PATIENCE, "the next controller asks"
     )
-    told = site.metadata("line")
-    assert told is not None
-    assert (told.commit, told.ref) == (first, "main")
+    published = site.metadata("line")
+    assert published is not None
+    assert (published.commit, published.ref) == (first, "main")
     git_http.users.clear()
     site.until("Stoker", "line", "Ready", "GatewaysSynced")
 
@@ -142,12 +142,12 @@ def test_a_github_app_becomes_a_token_for_gateways_where_that_is_allowed(
         controller = site.start()
         message = site.until("Stoker", "line", "Ready", "GitHubAppNotPermitted")
         assert site.namespace in message
-        told = site.until_metadata("line", commit=plant.tip())
-        assert (told.auth_type, told.auth_secret and told.auth_secret.name) == (
+        metadata = site.until_metadata("line", commit=plant.tip())
+        assert (metadata.auth_type, metadata.auth_secret and metadata.auth_secret.name) == (
             "token",
             "stoker-git-token-line",
         )
-        assert "githubApp" not in told.agent_spec, "the app is the controller's alone"
+        assert "githubApp" not in metadata.agent_spec, "the app is the controller's alone"
         assert not site.get("Secret", "stoker-git-token-line")
 
         controller.stop()
@@ -226,12 +226,12 @@ def test_a_manual_change_of_owned_objects_is_reverted(site: Site, plant: Reposit
     site.apply("Stoker", "line", git={"repo": url, "ref": "main"})
     pod = site.pod("gateway-0", "line")
     site.start()
-    told = site.until_metadata("line", commit=plant.tip())
+    published = site.until_metadata("line", commit=plant.tip())
     pod.report(plant.tip())
     site.until("Stoker", "line", "Ready", "GatewaysSynced")
     metadata = site.path_of("ConfigMap", "stoker-metadata-line")
     site.patch(metadata, {"data": {"commit": "0" * 40, "gitURL": "http://evil.test/x.git"}})
-    site.until_metadata("line", commit=told.commit, git_url=told.git_url)
+    site.until_metadata("line", commit=published.commit, git_url=published.git_url)
     for kind, name in (
         ("ConfigMap", "stoker-metadata-line"),
         ("ConfigMap", "stoker-status-line"),

@@ -31,8 +31,8 @@ def site(kinds: ClusterAccess, namespace: str, tmp_path: Path) -> Iterator[Site]
 
 @pytest.fixture
 def pod(namespace: str, tmp_path: Path) -> Iterator[AgentPod]:
-    said = {"sync-profile": "filler", "sync-period": SELDOM}
-    made = AgentPod.create(tmp_path / "pod", namespace, resource="line", annotations=said)
+    fields = {"sync-profile": "filler", "sync-period": SELDOM}
+    made = AgentPod.create(tmp_path / "pod", namespace, resource="line", annotations=fields)
     yield made
     made.stop()
 

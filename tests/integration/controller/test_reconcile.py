@@ -76,16 +76,21 @@ def test_a_resource_gets_its_finalizer_its_maps_and_its_agents_their_rights(
     )
     site.pod("gateway-0", "line", kind=IGNITION_SYNC, account="ignition", ready=False)
     site.start("--cluster-name=north")
-    told = site.until_metadata("line", IGNITION_SYNC, commit=plant.tip())
+    metadata = site.until_metadata("line", IGNITION_SYNC, commit=plant.tip())
     resource = site.get("IgnitionSync", "line")
     assert resource["metadata"]["finalizers"] == ["sync.ignition.io/finalizer"]
 
-    assert (told.ref, told.trigger, told.git_url) == ("main", "spec", url)
-    assert (told.gateway_port, told.gateway_tls, told.paused, told.terminating) == (8043, True, False, False)
-    assert told.api_key is not None
-    assert (told.api_key.name, told.api_key.key) == ("gateway", "apiKey")
-    assert "**/.resources/**" in told.exclude_patterns
-    spec = json.loads(told.agent_spec)
+    assert (metadata.ref, metadata.trigger, metadata.git_url) == ("main", "spec", url)
+    assert (metadata.gateway_port, metadata.gateway_tls, metadata.paused, metadata.terminating) == (
+        8043,
+        True,
+        False,
+        False,
+    )
+    assert metadata.api_key is not None
+    assert (metadata.api_key.name, metadata.api_key.key) == ("gateway", "apiKey")
+    assert "**/.resources/**" in metadata.exclude_patterns
+    spec = json.loads(metadata.agent_spec)
     assert (spec["clusterName"], spec["resource"]["spec"]["siteNumber"]) == ("north", "7")
 
     for name in ("ignition-sync-metadata-line", "ignition-sync-status-line"):
@@ -386,9 +391,9 @@ def test_a_requested_ref_counts_until_the_spec_changes(site: Site, plant: Reposi
     site.annotate("Stoker", "line", requested_ref="no-such", requested_at="2026-03-02T09:00:00Z")
     assert "no-such" in site.until("Stoker", "line", "Ready", "RefNotFound")
     assert site.metadata("line") is not None
-    told = site.metadata("line")
-    assert told is not None
-    assert (told.commit, told.ref) == (first, "v1"), "gateways keep what they have"
+    published = site.metadata("line")
+    assert published is not None
+    assert (published.commit, published.ref) == (first, "v1"), "gateways keep what they have"
 
 
 def test_a_nudge_makes_it_look_at_once_and_nothing_else(
@@ -399,8 +404,8 @@ def test_a_nudge_makes_it_look_at_once_and_nothing_else(
     site.until_metadata("line", commit=plant.tip())
     moved = commit_to(plant, "moved")
     site.annotate("Stoker", "line", requested_at="2026-03-02T08:15:00.000001Z", requested_by="webhook")
-    told = site.until_metadata("line", commit=moved, trigger="webhook")
-    assert told.ref == "main"
+    metadata = site.until_metadata("line", commit=moved, trigger="webhook")
+    assert metadata.ref == "main"
     before = site.versions()["ConfigMap/stoker-metadata-line"]
     asked = len(git_http.requests)
     site.annotate("Stoker", "line", requested_at="2026-03-02T08:15:00.000002Z", requested_by="webhook")
@@ -425,8 +430,8 @@ def test_gateways_of_a_profile_wait_for_those_it_depends_on(site: Site, plant: R
     site.until("SyncProfile", "area", "DependenciesMet", "DependenciesSatisfied")
 
     second = commit_to(plant, "two")
-    told = site.until_metadata("line", commit=second)
-    assert {name: target.commit for name, target in told.targets.items()} == {"area-0": first}
+    metadata = site.until_metadata("line", commit=second)
+    assert {name: target.commit for name, target in metadata.targets.items()} == {"area-0": first}
     message = site.until("Stoker", "line", "DependenciesMet", "DependencyWaiting")
     assert "area-0 waits for base-0 of SyncProfile base" in message
     site.until("SyncProfile", "area", "DependenciesMet", "DependencyWaiting")
@@ -446,8 +451,8 @@ def test_gateways_of_a_profile_wait_for_those_it_depends_on(site: Site, plant: R
     third = commit_to(plant, "three")
     site.until_metadata("line", commit=third)
     site.annotate("Stoker", "second", nudged_at="2026-03-02T08:15:00.000000Z")
-    told = site.until_metadata("second", commit=third)
-    assert {name: target.commit for name, target in told.targets.items()} == {"other-0": second}
+    metadata = site.until_metadata("second", commit=third)
+    assert {name: target.commit for name, target in metadata.targets.items()} == {"other-0": second}
     base.report(third)
     site.until_metadata("second", commit=third, targets={})
 
@@ -500,9 +505,9 @@ def test_a_pause_reaches_the_agents_and_so_does_the_emergency_stop(
     assert "spec.paused" in site.until("Stoker", "line", "Ready", "Paused")
     second = commit_to(plant, "two")
     site.until_metadata("line", IGNITION_SYNC, commit=second)
-    told = site.metadata("line", STOKER)
-    assert told is not None
-    assert told.commit == first, "a paused resource does not follow its ref"
+    published = site.metadata("line", STOKER)
+    assert published is not None
+    assert published.commit == first, "a paused resource does not follow its ref"
     site.patch(site.path_of("Stoker", "line"), {"spec": {"paused": False}})
     site.until_metadata("line", STOKER, paused=False, commit=second)
 
@@ -523,8 +528,8 @@ def test_from_the_twenty_first_gateway_on_reports_go_to_a_second_map(
     site.apply("Stoker", "line", git=git(url))
     pods = [site.pod(f"gateway-{number:02}", "line") for number in range(25)]
     site.start("--forget-reports-after=0")
-    told = site.until_metadata("line", commit=plant.tip(), status_shards=lambda shards: len(shards) == 25)
-    assert sorted(told.status_shards.values()) == [0] * 20 + [1] * 5
+    metadata = site.until_metadata("line", commit=plant.tip(), status_shards=lambda shards: len(shards) == 25)
+    assert sorted(metadata.status_shards.values()) == [0] * 20 + [1] * 5
     assert site.get("ConfigMap", "stoker-statusshard-1-line")["metadata"]["ownerReferences"]
     role = site.get("Role", "stoker-agent-line")
     assert "stoker-statusshard-1-line" in role["rules"][1]["resourceNames"]
@@ -544,7 +549,9 @@ def test_from_the_twenty_first_gateway_on_reports_go_to_a_second_map(
             interval=0.1,
         )
     after = site.until_metadata("line", status_shards=lambda shards: len(shards) == 23)
-    assert all(told.status_shards[key] == shard for key, shard in after.status_shards.items()), "nobody moved"
+    assert all(metadata.status_shards[key] == shard for key, shard in after.status_shards.items()), (
+        "nobody moved"
+    )
 
 
 def test_replicas_of_one_name_report_under_their_pods(site: Site, plant: Repository, url: str) -> None:
@@ -724,7 +731,7 @@ def test_the_next_leader_goes_on_where_the_first_was_killed(
     moved = commit_to(plant, "moved")
     eventually(
         lambda: any(
-            (told := site.metadata(f"line-{number}")) is not None and told.commit == moved
+            (metadata := site.metadata(f"line-{number}")) is not None and metadata.commit == moved
             for number in range(count)
         ),
         PATIENCE,

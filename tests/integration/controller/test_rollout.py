@@ -68,8 +68,8 @@ def gateways(
 
 
 def targets(site: Site) -> dict[str, GatewayTarget]:
-    told = site.metadata("line")
-    return dict(told.targets) if told is not None else {}
+    published = site.metadata("line")
+    return dict(published.targets) if published is not None else {}
 
 
 def until_targets(site: Site, **wanted: GatewayTarget | None) -> None:

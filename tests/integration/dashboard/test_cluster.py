@@ -195,8 +195,8 @@ async def test_an_editor_acts_and_a_viewer_does_not(house: RbacEnvironment, plac
     await place.hands.do(order(DashboardAction.RELEASE, house), visitor)
     assert "rollback" not in house.get("Stoker", "line-1")["spec"]
 
-    status, said = await refused(place, order(DashboardAction.PAUSE, house), viewer)
-    assert (status, "cannot patch" in said) == (403, True)
+    status, message = await refused(place, order(DashboardAction.PAUSE, house), viewer)
+    assert (status, "cannot patch" in message) == (403, True)
     assert house.get("Stoker", "line-1")["spec"]["paused"] is False
 
 
@@ -206,16 +206,16 @@ async def test_a_second_rollback_does_not_undo_the_first(house: RbacEnvironment,
     visitor, _ = await place.enter(editor)
     first = "filler-20260212-103005"
     back = order(DashboardAction.ROLLBACK, house, to_snapshot=first, gateway="packer")
-    status, said = await refused(place, back, editor)
-    assert (status, said) == (409, f"{first} is no snapshot of gateway packer")
+    status, message = await refused(place, back, editor)
+    assert (status, message) == (409, f"{first} is no snapshot of gateway packer")
 
     back = order(DashboardAction.ROLLBACK, house, to_snapshot=first, gateway="filler")
     await place.hands.do(back, visitor)
     await place.hands.do(back, visitor)
     another = order(DashboardAction.ROLLBACK, house, to_snapshot="packer-20260212-103005", gateway="packer")
     for one in (another, order(DashboardAction.ROLLBACK, house, to_commit=COMMIT)):
-        status, said = await refused(place, one, editor)
-        assert (status, f"already rolled back to {first}" in said) == (409, True)
+        status, message = await refused(place, one, editor)
+        assert (status, f"already rolled back to {first}" in message) == (409, True)
     assert house.get("Stoker", "line-1")["spec"]["rollback"] == {"toSnapshot": first}
     await place.hands.do(order(DashboardAction.RELEASE, house), visitor)
     both = (place.hands.do(one, visitor) for one in (back, another))
@@ -239,9 +239,9 @@ async def test_an_order_that_makes_no_sense_is_a_sentence(
     action: DashboardAction, more: dict[str, str], status: int, house: RbacEnvironment, place: Place
 ) -> None:
     editor = house.person("editor", "stoker-editor")
-    told = {"namespace": house.namespace, "kind": "Stoker", "name": "line-1", **more}
-    found, said = await refused(place, ActionBody(action=action, **told), editor)
-    assert (found, bool(said)) == (status, True)
+    fields = {"namespace": house.namespace, "kind": "Stoker", "name": "line-1", **more}
+    found, message = await refused(place, ActionBody(action=action, **fields), editor)
+    assert (found, bool(message)) == (status, True)
 
 
 async def test_an_approval_is_what_the_command_line_writes(house: RbacEnvironment, place: Place) -> None:
@@ -250,8 +250,8 @@ async def test_an_approval_is_what_the_command_line_writes(house: RbacEnvironmen
         house.says("Stoker", name, waiting_status())
     editor = house.person("editor", "stoker-editor")
     visitor, _ = await place.enter(editor)
-    status, said = await refused(place, order(DashboardAction.APPROVE, house, digest="a" * 64), editor)
-    assert (status, DIGEST in said) == (409, True)
+    status, message = await refused(place, order(DashboardAction.APPROVE, house, digest="a" * 64), editor)
+    assert (status, DIGEST in message) == (409, True)
 
     await place.hands.do(order(DashboardAction.APPROVE, house, digest=DIGEST), visitor)
     async with KubeClient(config.load_config(house.cluster.kubeconfig())) as admin:
@@ -293,8 +293,8 @@ async def test_a_plan_that_a_gateway_holds_is_approved_on_the_page_and_on_the_co
         house.says("Stoker", name, held_status(DIGEST, "f" * 64, reason=reason))
     editor = house.person("editor", "stoker-editor")
     visitor, _ = await place.enter(editor)
-    status, said = await refused(place, order(DashboardAction.APPROVE, house, digest="a" * 64), editor)
-    assert (status, DIGEST in said) == (409, True)
+    status, message = await refused(place, order(DashboardAction.APPROVE, house, digest="a" * 64), editor)
+    assert (status, DIGEST in message) == (409, True)
     await place.hands.do(order(DashboardAction.APPROVE, house, digest=DIGEST), visitor)
     async with KubeClient(config.load_config(house.cluster.kubeconfig())) as admin:
         with pytest.raises(Stalled, match="name one of them"):
@@ -322,8 +322,8 @@ async def test_admission_has_the_last_word_on_who_approves(
         house.apply("Stoker", "line-1", {"git": GIT, "approval": {"required": True, "teams": ["owners"]}})
         house.says("Stoker", "line-1", waiting_status())
         editor = house.person("editor", "stoker-editor")
-        status, said = await refused(place, order(DashboardAction.APPROVE, house, digest=DIGEST), editor)
-    assert (status, "none of the teams" in said) == (403, True)
+        status, message = await refused(place, order(DashboardAction.APPROVE, house, digest=DIGEST), editor)
+    assert (status, "none of the teams" in message) == (403, True)
     assert "annotations" not in house.get("Stoker", "line-1")["metadata"] or not [
         name for name in house.get("Stoker", "line-1")["metadata"]["annotations"] if "approved" in name
     ]

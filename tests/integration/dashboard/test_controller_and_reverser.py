@@ -57,16 +57,16 @@ def test_a_controller_serves_it_on_every_replica_over_tls(
         warned = [[line for line in each if '"level":"warning"' in line] for each in failed]
         assert [len([line for line in each if "gitdestinations" in line]) for each in warned] == [1, 1]
 
-        told = {"namespace": house.namespace, "kind": "Stoker", "name": "line-1"}
-        assert browsers[1].ask("POST", "/api/actions", {"action": "pause", **told})[0] == 200
+        fields = {"namespace": house.namespace, "kind": "Stoker", "name": "line-1"}
+        assert browsers[1].ask("POST", "/api/actions", {"action": "pause", **fields})[0] == 200
         site.until("Stoker", "line-1", "Ready", "Paused")
         eventually(
             lambda: browsers[0].ask("GET", "/api/picture")[1]["resources"][0]["reason"] == "Paused",
             PATIENCE,
             site.tail,
         )
-        status, said = browsers[0].ask("POST", "/api/actions", {"action": "stop"})
-        assert (status, "ignition-sync-global-pause" in said["error"]) == (403, True)
+        status, result = browsers[0].ask("POST", "/api/actions", {"action": "stop"})
+        assert (status, "ignition-sync-global-pause" in result["error"]) == (403, True)
         assert editor.reveal() not in "".join(one.read_text() for one in tmp_path.glob("*.log"))
 
 

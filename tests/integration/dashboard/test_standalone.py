@@ -69,9 +69,9 @@ class Page:
         return seen
 
     async def done(self, action: str, of: dict[str, str] = ME, **more: str) -> str:
-        said = await self.visit.order(action=action, **of, **more)
-        assert said.status == 200, said.body
-        return str(said.json["message"])
+        response = await self.visit.order(action=action, **of, **more)
+        assert response.status == 200, response.body
+        return str(response.json["message"])
 
 
 @pytest.fixture
@@ -206,9 +206,9 @@ async def test_a_rollback_to_nowhere_is_refused_in_a_sentence(page: Page) -> Non
         ({}, 400),
         ({"toCommit": "0" * 40, "toSnapshot": "x"}, 400),
     ):
-        said = await page.visit.order(action="rollback", **order, **ME)
-        assert said.status in (status, 502), (order, said.body)
-        assert said.error
+        response = await page.visit.order(action="rollback", **order, **ME)
+        assert response.status in (status, 502), (order, response.body)
+        assert response.error
     assert page.site.content() == "1"
     await page.done("sync")
     await page.until(synced)
@@ -320,9 +320,9 @@ async def test_a_name_that_leads_here_is_ours_only_if_it_was_given(site: Watched
         async with DashboardClient(f"http://127.0.0.1:{port}") as visit:
             assert (await visit.get("/", Host=f"plant.example.net:{port}")).status == 200
             assert (await visit.get("/", Host=f"localhost:{port}")).status == 200
-            said = await visit.get("/", Host="rebound.example")
-            assert said.status == 421
-            assert "--dashboard-host" in said.error
+            response = await visit.get("/", Host="rebound.example")
+            assert response.status == 421
+            assert "--dashboard-host" in response.error
 
 
 @contextmanager

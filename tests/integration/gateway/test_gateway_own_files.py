@@ -43,7 +43,7 @@ class Site:
         (self.data / path).parent.mkdir(parents=True, exist_ok=True)
         (self.data / path).write_text(text)
 
-    def keeper(self, *mappings: FileMapping) -> FolderSync:
+    def folder_sync(self, *mappings: FileMapping) -> FolderSync:
         source = SourceIntent(RepoUrl(self.repository.path.as_uri()), GitRef("main"))
         files = FilesIntent(mappings, deletion=MIRROR)
         return open_keeper(SyncJob(source, files, TemplateValues(), self.data, self.cache))
@@ -60,19 +60,19 @@ def site(tmp_path: Path) -> Iterator[Site]:
 
 async def test_a_mirrored_config_folder_keeps_the_keys_and_tag_values_of_the_gateway(site: Site) -> None:
     site.repository.commit({"config/resources/core/a/resource.json": "{}", "config/b": "1"})
-    keeper = site.keeper(FileMapping("config", "config"))
+    folder_sync = site.folder_sync(FileMapping("config", "config"))
     before = site.own()
-    await keeper.sync()
+    await folder_sync.sync()
     site.put("config/theirs", "x")
     site.repository.commit({"config/b": None})
-    report = await keeper.sync()
+    report = await folder_sync.sync()
     assert [str(path) for path in report.done.deleted] == ["config/b", "config/theirs"]
     kept = report.plan.orphans_kept
     assert kept, "what was there before the first sync is deleted only by its approved plan"
     assert not set(OWN).intersection(kept)
-    planned = await keeper.sync(SyncOptions(dry_run=True))
+    planned = await folder_sync.sync(SyncOptions(dry_run=True))
     assert (
-        await keeper.sync(SyncOptions(approved=frozenset({PlanApproval(planned.plan.digest)})))
+        await folder_sync.sync(SyncOptions(approved=frozenset({PlanApproval(planned.plan.digest)})))
     ).done.deleted == kept
     assert site.own() == before
     assert not (await verify_folder(site.data)).drift, "nor is it drift"
@@ -81,7 +81,7 @@ async def test_a_mirrored_config_folder_keeps_the_keys_and_tag_values_of_the_gat
 async def test_what_git_holds_of_it_is_left_out_by_name(site: Site) -> None:
     site.repository.commit(dict.fromkeys(OWN, "from git") | {"projects/P/project.json": "{}"})
     before = site.own()
-    report = await site.keeper(FileMapping(".", ".")).sync()
+    report = await site.folder_sync(FileMapping(".", ".")).sync()
     assert {note.path for note in report.plan.skipped} >= set(OWN)
     assert all(note.why.startswith("is never written: ") for note in report.plan.skipped)
     assert site.own() == before

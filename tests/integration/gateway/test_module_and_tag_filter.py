@@ -355,8 +355,8 @@ async def test_a_gateway_that_cannot_list_types_gets_all_of_them_with_a_warning(
     tended, attending = site.agent(LEAVES)
     await tended.sync(SyncOptions())
     assert site.names("default") == ["Motor", "Pump"]
-    said, waits = attending.outcome.warnings
-    assert said == "this gateway does not say which tag types parent has"
+    found_warnings, waits = attending.outcome.warnings
+    assert found_warnings == "this gateway does not say which tag types parent has"
     assert waits.startswith("leaf-only waits for the gateway")
 
 
@@ -419,7 +419,7 @@ def module(id_: str, *needs: str) -> bytes:
     return made.getvalue()
 
 
-class Noticing:
+class FolderObserver:
     """Says in which order files appear in a folder."""
 
     def __init__(self, folder: Path) -> None:
@@ -436,7 +436,7 @@ async def test_modules_go_in_after_what_they_need_then_as_listed_and_one_restart
     files = {"a.modl": module("a", "z"), "b.modl": module("b"), "c.jar": b"c", "z.modl": module("z")}
     site.repository.commit({f"modules/{name}": content for name, content in files.items()})
     tended, attending = site.agent(mappings=(FileMapping("modules", "user-lib/modules"),))
-    noticing = Noticing(folder)
+    noticing = FolderObserver(folder)
     job = tended.job._replace(module_order=("c.jar",))
     ordered = open_keeper(job, hooks=(attending,), gateway=attending, progress=noticing.look)
     report = await ordered.sync(SyncOptions())

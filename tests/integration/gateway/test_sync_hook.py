@@ -341,8 +341,8 @@ async def test_pauses_grow_and_after_them_it_is_a_warning(site: Site) -> None:
     assert "in 5 attempts" in attending.outcome.warnings[-1]
     site.clock.skipped += 60
     await attending.settle()
-    (told,) = (one for one in attending.outcome.warnings if "attempts" in one)
-    assert "in 6 attempts" in told
+    (warning,) = (one for one in attending.outcome.warnings if "attempts" in one)
+    assert "in 6 attempts" in warning
     site.gateway.come_up()
     site.clock.skipped += 60
     assert await attending.settle() == ()
@@ -864,9 +864,14 @@ async def test_graceful_tells_waits_and_closes_who_does_not_listen(site: Site) -
         assert site.gateway.sessions == ["elsewhere"]
 
     assert await site.carry(attending, FILLER, meanwhile=has_closed) == ((), ())
-    told = attending.outcome.sessions
-    assert (told.active, told.closed, told.projects, told.warnings) == (2, 1, ("filler",), ())
-    assert told.longest >= 0.0
+    shown_sessions = attending.outcome.sessions
+    assert (
+        shown_sessions.active,
+        shown_sessions.closed,
+        shown_sessions.projects,
+        shown_sessions.warnings,
+    ) == (2, 1, ("filler",), ())
+    assert shown_sessions.longest >= 0.0
     assert {one.session for one in site.gateway.messages} == {"listens", "deaf"}
     assert 4.0 <= sum(one for one in site.clock.slept if one == 1.0) <= 11.0, "real time passes as well"
 

@@ -165,8 +165,8 @@ def fingerprints(folder: Path) -> set[str]:
     """Of the server's keys, by ssh-keygen."""
     found = set()
     for path in folder.glob("host_*"):
-        said = keygen("-lf", path)
-        found.add(said.split()[1])
+        output = keygen("-lf", path)
+        found.add(output.split()[1])
     return found
 
 
@@ -181,11 +181,11 @@ async def test_a_changed_host_key_names_the_host_and_both_fingerprints(
     with pytest.raises(HostKeyNotTrusted) as refused:
         await resolve_ref(remote, MAIN)
     assert refused.value.reason is Reason.HOST_KEY_NOT_TRUSTED
-    said = refused.value.message
-    assert git_ssh.address in said
-    assert all(fingerprint in said for fingerprint in before)
-    assert any(fingerprint in said for fingerprint in after)
-    assert plant.tip() not in said
+    problem = refused.value.message
+    assert git_ssh.address in problem
+    assert all(fingerprint in problem for fingerprint in before)
+    assert any(fingerprint in problem for fingerprint in after)
+    assert plant.tip() not in problem
 
 
 async def test_a_key_of_a_kind_that_is_not_known_names_both_fingerprints_too(
@@ -194,14 +194,14 @@ async def test_a_key_of_a_kind_that_is_not_known_names_both_fingerprints_too(
     with GitSshServer.start(repositories, tmp_path / "rsa-only", host_keys=[KeyKind.RSA]) as server:
         (offered,) = fingerprints(server.folder)
         other = make_ssh_key(tmp_path / "other")
-        said = keygen("-lf", other.private)
+        output = keygen("-lf", other.private)
         login = GitSshKey(key_of(server.authorized_key()), f"{server.address} {other.public_line}\n".encode())
         with pytest.raises(HostKeyNotTrusted) as refused:
             await resolve_ref(
                 Remote(runner, RepoUrl(server.url("plant.git")), fixed_access(RepoAccess(login))), MAIN
             )
     assert offered in refused.value.message
-    assert said.split()[1] in refused.value.message
+    assert output.split()[1] in refused.value.message
 
 
 @pytest.mark.usefixtures("plant")
@@ -303,15 +303,15 @@ async def test_ssh_reads_no_configuration_and_asks_no_agent(
         await resolve_ref(
             Remote(runner, RepoUrl(git_ssh.url("plant.git")), fixed_access(RepoAccess(login))), MAIN
         )
-    told = (tmp_path / "told").read_text().splitlines()
-    assert told[:2] == ["-F", "/dev/null"]
+    output = (tmp_path / "told").read_text().splitlines()
+    assert output[:2] == ["-F", "/dev/null"]
     assert {"IdentitiesOnly=yes", "IdentityAgent=none", "BatchMode=yes", "StrictHostKeyChecking=yes"} <= set(
-        told
+        output
     )
     assert {"GlobalKnownHostsFile=/dev/null", "UserKnownHostsFile=known_hosts", "ProxyCommand=none"} <= set(
-        told
+        output
     )
-    assert not any(line.startswith("SSH_AUTH_SOCK") for line in told)
+    assert not any(line.startswith("SSH_AUTH_SOCK") for line in output)
 
 
 async def test_a_cache_folder_with_a_strange_name_runs_no_command(

@@ -58,7 +58,7 @@ def new(
     return NewCommit(author, ROBOT, message, files, when)
 
 
-class World:
+class CommitSite:
     """A repository that is served, and writers with caches of their own."""
 
     def __init__(self, folder: Path, repository: Repository, url: str, login: GitLogin | None) -> None:
@@ -109,25 +109,25 @@ def plant(repositories: Path) -> Repository:
 
 
 @pytest.fixture
-def local(tmp_path: Path, plant: Repository) -> World:
-    return World(tmp_path, plant, plant.path.as_uri(), None)
+def local(tmp_path: Path, plant: Repository) -> CommitSite:
+    return CommitSite(tmp_path, plant, plant.path.as_uri(), None)
 
 
 @pytest.fixture
-def http(tmp_path: Path, plant: Repository, git_http: GitHttpServer) -> World:
+def http(tmp_path: Path, plant: Repository, git_http: GitHttpServer) -> CommitSite:
     git_http.users["alice"] = planted("git-password")
-    return World(
+    return CommitSite(
         tmp_path, plant, git_http.url("plant.git"), GitPassword("alice", Secret(planted("git-password")))
     )
 
 
 @pytest.fixture(params=["http", "ssh", "file"])
-def world(
+def site(
     request: pytest.FixtureRequest, tmp_path: Path, plant: Repository, repositories: Path
-) -> Iterator[World]:
+) -> Iterator[CommitSite]:
     if request.param == "http":
         with GitHttpServer.start(repositories, users={"alice": planted("git-password")}) as server:
-            yield World(
+            yield CommitSite(
                 tmp_path,
                 plant,
                 server.url("plant.git"),
@@ -136,19 +136,19 @@ def world(
     elif request.param == "ssh":
         with GitSshServer.start(repositories, tmp_path / "sshd") as daemon:
             key = Secret(daemon.authorized_key().read_bytes())
-            yield World(
+            yield CommitSite(
                 tmp_path, plant, daemon.url("plant.git"), GitSshKey(key, daemon.known_hosts.read_bytes())
             )
     else:
-        yield World(tmp_path, plant, plant.path.as_uri(), None)
+        yield CommitSite(tmp_path, plant, plant.path.as_uri(), None)
 
 
 @pytest.fixture(params=["http", "file"])
-def near(request: pytest.FixtureRequest) -> World:
+def near(request: pytest.FixtureRequest) -> CommitSite:
     """Without ssh, which takes long to connect and adds nothing here."""
-    world = request.getfixturevalue("http" if request.param == "http" else "local")
-    assert isinstance(world, World)
-    return world
+    site = request.getfixturevalue("http" if request.param == "http" else "local")
+    assert isinstance(site, CommitSite)
+    return site
 
 
 @contextmanager
@@ -172,33 +172,33 @@ def at(name: str, action: Callable[[], object], turns: int = 1) -> Iterator[None
 # The common way.
 
 
-async def test_an_empty_repository_is_filled_and_gone_on_with(world: World) -> None:
-    branch = world.branch()
+async def test_an_empty_repository_is_filled_and_gone_on_with(site: CommitSite) -> None:
+    branch = site.branch()
     assert await branch.refresh() is None
     assert (await branch.listed("a"), await branch.read(["a/b"])) == ({}, {})
     first = await branch.commit([new("one", {"a/b": "1"}), new("two", {"a/c": "2"}, BOB)])
-    assert (first.tip, first.replays) == (world.repository.tip(), 0)
-    assert [str(commit) for commit in first.commits] == world.repository.git(
+    assert (first.tip, first.replays) == (site.repository.tip(), 0)
+    assert [str(commit) for commit in first.commits] == site.repository.git(
         "rev-list", "--reverse", "main"
     ).decode().split()
     second = await branch.commit([new("three", {"a/b": None, "d": "3"})])
-    assert await branch.refresh() == second.tip == world.repository.tip()
-    assert world.messages() == ["one", "two", "three"]
-    assert world.texts() == {"a/c": "2", "d": "3"}
-    authors = world.repository.git("log", "--reverse", "--format=%an|%ae|%at|%cn|%ct", "main").decode()
+    assert await branch.refresh() == second.tip == site.repository.tip()
+    assert site.messages() == ["one", "two", "three"]
+    assert site.texts() == {"a/c": "2", "d": "3"}
+    authors = site.repository.git("log", "--reverse", "--format=%an|%ae|%at|%cn|%ct", "main").decode()
     assert authors.split("\n")[1] == f"Bob|bob@example.test|{WHEN}|Stoker|{WHEN}"
     assert await branch.listed("a") == {"a/c": blob_of(b"2")}
     assert await branch.read(["a/c", "d", "gone"]) == {"a/c": b"2", "d": b"3"}
-    world.sound()
+    site.sound()
 
 
-async def test_what_is_there_stays_and_a_change_goes_on_top(world: World) -> None:
-    world.repository.commit({"theirs": "1", "run": executable("2"), "link": symlink("theirs"), "a/b": "3"})
-    branch = world.branch()
+async def test_what_is_there_stays_and_a_change_goes_on_top(site: CommitSite) -> None:
+    site.repository.commit({"theirs": "1", "run": executable("2"), "link": symlink("theirs"), "a/b": "3"})
+    branch = site.branch()
     pushed = await branch.commit([new("ours", {"a/b": "4", "a/c/d": "5"})])
-    assert world.repository.tip("main^") != pushed.tip
-    assert world.messages() == ["Change", "ours"]
-    listing = world.repository.git("ls-tree", "-r", "--format=%(objectmode) %(path)", "main").decode()
+    assert site.repository.tip("main^") != pushed.tip
+    assert site.messages() == ["Change", "ours"]
+    listing = site.repository.git("ls-tree", "-r", "--format=%(objectmode) %(path)", "main").decode()
     assert listing.split("\n")[:-1] == [
         "100644 a/b",
         "100644 a/c/d",
@@ -211,10 +211,10 @@ async def test_what_is_there_stays_and_a_change_goes_on_top(world: World) -> Non
     assert await branch.listed("theirs") == {}
 
 
-async def test_a_concurrent_push_is_rebased_on_at_once(world: World) -> None:
-    branch = world.branch()
+async def test_a_concurrent_push_is_rebased_on_at_once(site: CommitSite) -> None:
+    branch = site.branch()
     await branch.commit([new("zero", {"a": "0", "b": "0"})])
-    with at("push.before", lambda: world.repository.commit({"theirs": "1", "b": "1"}, message="theirs")):
+    with at("push.before", lambda: site.repository.commit({"theirs": "1", "b": "1"}, message="theirs")):
         pushed = await branch.commit(
             [
                 new("one", {"a": "1"}),
@@ -225,14 +225,14 @@ async def test_a_concurrent_push_is_rebased_on_at_once(world: World) -> None:
         )
     assert pushed.replays == 1
     assert len(pushed.commits) == 3
-    assert world.messages() == ["zero", "theirs", "one", "partly", "last"]
-    assert world.texts() == {"a": "2", "b": "1", "c": "1", "theirs": "1"}
-    partly = world.repository.git("show", "--name-only", "--format=%an", "main^").decode().split()
+    assert site.messages() == ["zero", "theirs", "one", "partly", "last"]
+    assert site.texts() == {"a": "2", "b": "1", "c": "1", "theirs": "1"}
+    partly = site.repository.git("show", "--name-only", "--format=%an", "main^").decode().split()
     assert partly == ["Bob", "c"]
-    world.sound()
+    site.sound()
 
 
-async def test_a_new_branch_begins_empty_beside_the_others(http: World) -> None:
+async def test_a_new_branch_begins_empty_beside_the_others(http: CommitSite) -> None:
     http.repository.commit({"a": "1"})
     branch = http.branch("clusters/prod")
     pushed = await branch.commit([new("one", {"b": "1"})])
@@ -241,7 +241,7 @@ async def test_a_new_branch_begins_empty_beside_the_others(http: World) -> None:
     assert http.texts() == {"a": "1"}
 
 
-async def test_another_client_makes_the_branch_in_the_same_moment(http: World) -> None:
+async def test_another_client_makes_the_branch_in_the_same_moment(http: CommitSite) -> None:
     branch = http.branch()
     assert await branch.refresh() is None
     with at("push.before", lambda: http.repository.commit({"theirs": "1"}, message="theirs")):
@@ -251,7 +251,7 @@ async def test_another_client_makes_the_branch_in_the_same_moment(http: World) -
 
 
 @pytest.mark.parametrize("how", ["deleted", "rewritten", "moved back"])
-async def test_a_branch_that_was_rewritten_is_followed(http: World, how: str) -> None:
+async def test_a_branch_that_was_rewritten_is_followed(http: CommitSite, how: str) -> None:
     branch = http.branch()
     first = await branch.commit([new("one", {"a": "1"})])
     await branch.commit([new("two", {"b": "1"})])
@@ -273,7 +273,7 @@ async def test_a_branch_that_was_rewritten_is_followed(http: World, how: str) ->
     assert http.messages() == expected[how]
 
 
-async def test_nothing_to_write_pushes_nothing(http: World, git_http: GitHttpServer) -> None:
+async def test_nothing_to_write_pushes_nothing(http: CommitSite, git_http: GitHttpServer) -> None:
     branch = http.branch()
     assert await branch.commit([new("no-op", {"a": None})]) == (None, (), 0, 0, ())
     tip = http.repository.commit({"a": "1"})
@@ -289,7 +289,7 @@ async def test_nothing_to_write_pushes_nothing(http: World, git_http: GitHttpSer
     assert await branch.commit([]) == (None, (), 0, 0, ())
 
 
-async def test_one_change_costs_one_push_and_nothing_else(http: World, git_http: GitHttpServer) -> None:
+async def test_one_change_costs_one_push_and_nothing_else(http: CommitSite, git_http: GitHttpServer) -> None:
     http.repository.commit({f"{n % 50}/{n}": "1" for n in range(1000)})
     branch = http.branch()
     await branch.commit([new("one", {"1/1": "2"})])
@@ -303,7 +303,7 @@ async def test_one_change_costs_one_push_and_nothing_else(http: World, git_http:
     assert len(accepted) == 2
 
 
-async def test_file_contents_are_not_fetched_before_they_are_read(http: World) -> None:
+async def test_file_contents_are_not_fetched_before_they_are_read(http: CommitSite) -> None:
     http.repository.commit({"large": os.urandom(1 << 20).hex(), "small": "1"})
     branch = http.branch()
     await branch.commit([new("one", {"a/b": "1"})])
@@ -312,7 +312,7 @@ async def test_file_contents_are_not_fetched_before_they_are_read(http: World) -
     assert await branch.read(["small"]) == {"small": b"1"}
 
 
-async def test_a_server_that_leaves_nothing_out_will_do(http: World) -> None:
+async def test_a_server_that_leaves_nothing_out_will_do(http: CommitSite) -> None:
     http.repository.git("config", "uploadpack.allowFilter", "false")
     http.repository.git("config", "uploadpack.allowAnySHA1InWant", "false")
     http.repository.commit({"a": "1"})
@@ -326,27 +326,27 @@ async def test_a_server_that_leaves_nothing_out_will_do(http: World) -> None:
 async def test_a_repository_with_long_ids_is_written_to(tmp_path: Path, repositories: Path) -> None:
     repository = Repository.create(repositories / "long.git", object_format="sha256")
     with GitHttpServer.start(repositories) as server:
-        world = World(tmp_path, repository, server.url("long.git"), None)
-        branch = world.branch()
+        site = CommitSite(tmp_path, repository, server.url("long.git"), None)
+        branch = site.branch()
         await branch.commit([new("one", {"a/b": "1"})])
         with at("push.before", lambda: repository.commit({"theirs": "1"})):
             pushed = await branch.commit([new("two", {"a/c": "1"})])
         assert len(pushed.commits[0]) == 64
-        assert await world.branch().listed("a") == {
+        assert await site.branch().listed("a") == {
             "a/b": blob_of(b"1", digits=64),
             "a/c": blob_of(b"1", digits=64),
         }
-    world.sound()
+    site.sound()
 
 
-async def test_what_is_in_the_way_is_reported_and_takes_nothing_else_with_it(local: World) -> None:
+async def test_what_is_in_the_way_is_reported_and_takes_nothing_else_with_it(local: CommitSite) -> None:
     local.repository.commit({"a": "theirs", "b/c": "theirs"})
     pushed = await local.branch().commit([new("one", {"a/x": "1", "b": "1", "../up": "1", "fine": "1"})])
     assert [note.path for note in pushed.refused] == ["../up", "a/x", "b"]
     assert local.texts() == {"a": "theirs", "b/c": "theirs", "fine": "1"}
 
 
-async def test_signed_commits_are_verified_by_git(local: World) -> None:
+async def test_signed_commits_are_verified_by_git(local: CommitSite) -> None:
     key = make_ssh_key(local.folder / "key")
     branch = local.branch(signer=SshSigner(Secret(key.private.read_bytes()), local.folder / "cache"))
     with at("push.before", lambda: local.repository.commit({"theirs": "1"})):
@@ -361,7 +361,7 @@ async def test_signed_commits_are_verified_by_git(local: World) -> None:
     local.sound()
 
 
-async def test_a_mirror_full_of_packs_is_rebuilt_without_an_interruption(local: World) -> None:
+async def test_a_mirror_full_of_packs_is_rebuilt_without_an_interruption(local: CommitSite) -> None:
     branch = local.branch(limits=FetchLimits(left_out="blob:none", packs=3))
     for number in range(12):
         await branch.commit([new(str(number), {f"{number % 5}": str(number)})])
@@ -371,7 +371,7 @@ async def test_a_mirror_full_of_packs_is_rebuilt_without_an_interruption(local: 
     assert await branch.read(["1", "4"]) == {"1": b"11", "4": b"9"}
 
 
-async def test_two_writers_lose_nothing_of_each_other(http: World) -> None:
+async def test_two_writers_lose_nothing_of_each_other(http: CommitSite) -> None:
     async def write(who: str) -> None:
         branch = http.branch(cache=who)
         for number in range(6):
@@ -388,7 +388,7 @@ async def test_two_writers_lose_nothing_of_each_other(http: World) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "-x", "a..b", "a b", "x.lock"])
-def test_a_name_that_no_branch_can_have_is_refused(local: World, name: str) -> None:
+def test_a_name_that_no_branch_can_have_is_refused(local: CommitSite, name: str) -> None:
     with pytest.raises(InvalidValue):
         local.branch(name)
 
@@ -396,7 +396,7 @@ def test_a_name_that_no_branch_can_have_is_refused(local: World, name: str) -> N
 # What servers refuse, and what breaks.
 
 
-async def test_after_a_bounded_number_of_replays_it_is_left_for_later(local: World) -> None:
+async def test_after_a_bounded_number_of_replays_it_is_left_for_later(local: CommitSite) -> None:
     count = iter(range(100))
     branch = local.branch()
     await branch.refresh()
@@ -412,20 +412,20 @@ async def test_after_a_bounded_number_of_replays_it_is_left_for_later(local: Wor
 
 
 @pytest.mark.parametrize("hook", ["pre-receive", "update"])
-async def test_a_protected_branch_stalls_with_the_servers_words(world: World, hook: str) -> None:
-    tip = world.repository.commit({"a": "1"})
-    world.hook(hook, "echo 'Not allowed to push to protected branch main' >&2; exit 1")
-    branch = world.branch()
+async def test_a_protected_branch_stalls_with_the_servers_words(site: CommitSite, hook: str) -> None:
+    tip = site.repository.commit({"a": "1"})
+    site.hook(hook, "echo 'Not allowed to push to protected branch main' >&2; exit 1")
+    branch = site.branch()
     with pytest.raises(PushDeclined, match="Not allowed to push to protected branch main") as caught:
         await branch.commit([new("one", {"b": "1"})])
     assert caught.value.reason == Reason.PUSH_DECLINED
-    assert world.repository.tip() == tip
-    world.unhook()
+    assert site.repository.tip() == tip
+    site.unhook()
     await branch.commit([new("one", {"b": "1"})])
-    assert world.messages() == ["Change", "one"]
+    assert site.messages() == ["Change", "one"]
 
 
-async def test_credentials_that_may_only_read_stall(http: World, git_http: GitHttpServer) -> None:
+async def test_credentials_that_may_only_read_stall(http: CommitSite, git_http: GitHttpServer) -> None:
     http.repository.commit({"a": "1"})
     http.repository.git("config", "http.receivepack", "false")
     branch = http.branch()
@@ -470,28 +470,28 @@ async def test_keys_that_may_only_read_or_nothing_stall(
             (server.stranger_key(), "Permission denied"),
         ):
             login = GitSshKey(Secret(key.read_bytes()), server.known_hosts.read_bytes())
-            branch = World(tmp_path, plant, server.url("plant.git"), login).branch()
+            branch = CommitSite(tmp_path, plant, server.url("plant.git"), login).branch()
             with pytest.raises(SourceAuthFailed, match=says) as caught:
                 await branch.commit([new("one", {"b": "1"})])
             assert caught.value.reason == Reason.AUTH_FAILED
     assert plant.tip() == tip
 
 
-async def test_a_repository_that_vanished_is_waited_for(world: World) -> None:
-    branch = world.branch()
+async def test_a_repository_that_vanished_is_waited_for(site: CommitSite) -> None:
+    branch = site.branch()
     await branch.commit([new("one", {"a": "1"})])
-    gone = world.repository.path.with_suffix(".gone")
-    world.repository.path.rename(gone)
+    gone = site.repository.path.with_suffix(".gone")
+    site.repository.path.rename(gone)
     for call in (branch.commit([new("two", {"b": "1"})]), branch.refresh()):
         with pytest.raises(SourceUnreachable) as caught:
             await call
         assert caught.value.reason == Reason.NETWORK_ERROR
-    gone.rename(world.repository.path)
+    gone.rename(site.repository.path)
     await branch.commit([new("two", {"b": "1"})])
-    assert world.messages() == ["one", "two"]
+    assert site.messages() == ["one", "two"]
 
 
-async def test_a_push_above_the_servers_limit_stalls(near: World) -> None:
+async def test_a_push_above_the_servers_limit_stalls(near: CommitSite) -> None:
     near.repository.git("config", "receive.maxInputSize", "2000")
     branch = near.branch()
     with pytest.raises(PushTooLarge) as caught:
@@ -501,7 +501,7 @@ async def test_a_push_above_the_servers_limit_stalls(near: World) -> None:
     assert near.messages() == ["small"]
 
 
-async def test_a_server_that_cannot_store_is_tried_again(near: World) -> None:
+async def test_a_server_that_cannot_store_is_tried_again(near: CommitSite) -> None:
     tip = near.repository.commit({"a": "1"})
     objects = near.repository.path / "objects"
     in_the_way = [objects / f"{n:02x}" for n in range(256) if not (objects / f"{n:02x}").exists()]
@@ -523,7 +523,7 @@ def no_room() -> None:
 
 
 @pytest.mark.parametrize("name", failpoints.WRITING)
-async def test_a_full_disk_here_loses_nothing(local: World, name: str) -> None:
+async def test_a_full_disk_here_loses_nothing(local: CommitSite, name: str) -> None:
     branch = local.branch()
     await branch.commit([new("zero", {"a": "0"})])
     batch = [new("one", {"a": "1"}), new("two", {"a": "2"}, BOB), new("three", {"a": "1"})]
@@ -551,7 +551,7 @@ DIES_BEFORE = '[ "$1" != prepared ] || kill -9 $PPID'
 @pytest.mark.parametrize("theirs", [False, True], ids=["alone", "somebody built on it"])
 @pytest.mark.parametrize("dies", [DIES_BEFORE, DIES_AFTER], ids=["before", "after"])
 async def test_a_connection_lost_while_pushing_makes_no_commit_twice(
-    near: World, dies: str, theirs: bool, more: bool
+    near: CommitSite, dies: str, theirs: bool, more: bool
 ) -> None:
     branch = near.branch()
     await branch.commit([new("zero", {"a": "0", "b": "0"})])
@@ -596,7 +596,7 @@ KILLS = {
 @pytest.mark.parametrize("moment", KILLS)
 @pytest.mark.parametrize("turns", [1, 3])
 async def test_a_killed_git_is_recovered_from(
-    near: World, monkeypatch: pytest.MonkeyPatch, moment: str, turns: int
+    near: CommitSite, monkeypatch: pytest.MonkeyPatch, moment: str, turns: int
 ) -> None:
     mark = near.folder / "mark"
     branch = near.branch()
@@ -620,7 +620,7 @@ async def test_a_killed_git_is_recovered_from(
 
 @pytest.mark.parametrize("signed", [False, True], ids=["the same commits", "signed anew"])
 async def test_a_push_that_arrives_after_the_next_one_was_begun_makes_no_commit_twice(
-    http: World, monkeypatch: pytest.MonkeyPatch, signed: bool
+    http: CommitSite, monkeypatch: pytest.MonkeyPatch, signed: bool
 ) -> None:
     """The server works on while git here is killed. A signature of this kind is another one each time."""
     key = make_ssh_key(http.folder / "key", KeyKind.ECDSA)
@@ -645,7 +645,7 @@ async def test_a_push_that_arrives_after_the_next_one_was_begun_makes_no_commit_
     assert http.messages() == ["zero", "one", "two", "three"]
 
 
-async def test_a_cancelled_push_can_be_made_again(local: World) -> None:
+async def test_a_cancelled_push_can_be_made_again(local: CommitSite) -> None:
     mark = local.folder / "mark"
     branch = local.branch()
     await branch.commit([new("zero", {"a": "0"})])
@@ -683,13 +683,13 @@ asyncio.run(branch.commit(batch))
 """
 
 
-def run(world: World, failure: str = "") -> int:
-    command = [sys.executable, "-c", PROCESS, str(world.folder / "cache"), world.url, failure]
+def run(site: CommitSite, failure: str = "") -> int:
+    command = [sys.executable, "-c", PROCESS, str(site.folder / "cache"), site.url, failure]
     return subprocess.run(command, check=False, timeout=60).returncode
 
 
 @pytest.mark.parametrize("name", [*failpoints.WRITING, *failpoints.CACHE[:4]])
-async def test_a_killed_process_leaves_nothing_half_done(local: World, name: str) -> None:
+async def test_a_killed_process_leaves_nothing_half_done(local: CommitSite, name: str) -> None:
     local.repository.commit({"theirs": "1"})
     assert run(local, name) == -signal.SIGKILL
     assert local.messages() in (["Change"], ["Change", "one", "two"])
@@ -739,7 +739,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 
 @pytest.mark.parametrize("remembers", [True, False], ids=["the same process", "another"])
 @pytest.mark.parametrize("damage", DAMAGES)
-async def test_a_damaged_mirror_is_built_anew(local: World, damage: str, remembers: bool) -> None:
+async def test_a_damaged_mirror_is_built_anew(local: CommitSite, damage: str, remembers: bool) -> None:
     local.repository.commit({"theirs/a": "1", "theirs/b": "2"})
     branch = local.branch()
     await branch.commit([new("one", {"a/b": "1"})])
@@ -759,7 +759,7 @@ async def test_a_damaged_mirror_is_built_anew(local: World, damage: str, remembe
     assert await branch.read(["theirs/b"]) == {"theirs/b": b"2"}
 
 
-async def test_a_new_credential_gets_a_mirror_of_its_own(http: World, git_http: GitHttpServer) -> None:
+async def test_a_new_credential_gets_a_mirror_of_its_own(http: CommitSite, git_http: GitHttpServer) -> None:
     branch = http.branch()
     access = [RepoAccess(http.login)]
 

@@ -71,7 +71,7 @@ class Plant:
             GitRunner(self.folder / name), self.volume.root, rules=checks, patience=patience
         )
 
-    def keeper(self, name: str) -> FolderSync:
+    def folder_sync(self, name: str) -> FolderSync:
         data = self.folder / name
         data.mkdir(exist_ok=True)
         job = SyncJob(
@@ -92,12 +92,12 @@ def plant(tmp_path: Path, git_http: GitHttpServer) -> Plant:
     return Plant(tmp_path, git_http)
 
 
-async def synced(keeper: FolderSync, commit: CommitId) -> None:
+async def synced(folder_sync: FolderSync, commit: CommitId) -> None:
     """A pass; in a process that starts many gits at once a lock is let go of a moment late."""
 
     async def passed() -> bool:
         try:
-            await keeper.sync(SyncOptions(commit=commit))
+            await folder_sync.sync(SyncOptions(commit=commit))
         except Wait as error:
             if error.reason is not Reason.SYNC_IN_PROGRESS:
                 raise
@@ -124,18 +124,18 @@ async def test_two_agents_read_one_mirror_while_the_fetcher_updates_it(plant: Pl
     ]
     plant.repository.set_branch("main", commits[0])
     await plant.update(commits[0])
-    keepers = [plant.keeper("line-1"), plant.keeper("line-2")]
+    folder_syncs = [plant.folder_sync("line-1"), plant.folder_sync("line-2")]
 
-    async def follow(keeper: FolderSync) -> None:
+    async def follow(folder_sync: FolderSync) -> None:
         for commit in commits:
-            await synced(keeper, commit)
+            await synced(folder_sync, commit)
 
     async def write() -> None:
         for commit in commits[1:]:
             plant.repository.set_branch("main", commit)
             await plant.update(commit, packs=1, grace=0.0)
 
-    await asyncio.gather(write(), *map(follow, keepers))
+    await asyncio.gather(write(), *map(follow, folder_syncs))
     for name in ("line-1", "line-2"):
         assert (plant.folder / name / "projects/version").read_text() == "7"
         assert len(list((plant.folder / name / "projects").iterdir())) == 9
@@ -179,8 +179,8 @@ async def test_a_reader_that_comes_before_the_commit_waits(plant: Plant) -> None
         with pytest.raises(Wait, match=f"does not hold commit {first} of ref 'main' yet") as raised:
             await source.fetch(first, MAIN)
     assert raised.value.reason is Reason.SHARED_MIRROR_BEHIND
-    keeper = plant.keeper("line-1")
-    waiting = asyncio.create_task(keeper.sync(SyncOptions(commit=first)))
+    folder_sync = plant.folder_sync("line-1")
+    waiting = asyncio.create_task(folder_sync.sync(SyncOptions(commit=first)))
     await eventually_async((plant.folder / "line-1/.sync-state").exists)
     assert not waiting.done()
     await plant.update(first)

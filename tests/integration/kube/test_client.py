@@ -294,8 +294,8 @@ async def test_a_version_older_than_the_server_remembers_is_gone(compacting: Con
         async with client.watch(CONFIG_MAPS, "default", resource_version="1", timeout_seconds=10) as lines:
             event = msgspec.json.decode(await anext(lines))
         assert event["type"] == "ERROR"
-        said = error_for(event["object"]["code"], msgspec.json.encode(event["object"]), {})
-        assert isinstance(said, Gone)
+        message = error_for(event["object"]["code"], msgspec.json.encode(event["object"]), {})
+        assert isinstance(message, Gone)
 
 
 async def test_a_refused_object_is_described_with_its_fields(client: KubeClient, namespace: str) -> None:

@@ -62,15 +62,15 @@ spec:
     ],
 )
 def test_explain_teaches_a_field(kinds: ClusterAccess, path: str, words: str) -> None:
-    told = " ".join(kinds.kubectl("explain", path).stdout.split())
-    assert words in told
+    output = " ".join(kinds.kubectl("explain", path).stdout.split())
+    assert words in output
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_explain_shows_a_whole_kind(kinds: ClusterAccess, kind: CustomResourceKind) -> None:
-    told = kinds.kubectl("explain", "--recursive", f"{kind.plural}.spec").stdout
-    assert "<empty>" not in told
-    assert told.count("<") > 3
+    output = kinds.kubectl("explain", "--recursive", f"{kind.plural}.spec").stdout
+    assert "<empty>" not in output
+    assert output.count("<") > 3
 
 
 def test_the_columns_show_the_state_of_a_sync(kinds: ClusterAccess, namespace: str) -> None:

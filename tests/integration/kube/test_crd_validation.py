@@ -96,12 +96,12 @@ def test_accepted_by_the_api_server_and_in_a_file(kinds: ClusterAccess, place: s
 
 def test_every_rule_is_broken_by_a_variant() -> None:
     sentences = {rule.says for kind in KINDS for rule in _rules_below(kind.model)}
-    told = ""
+    result = ""
     for row in REFUSED:
         with pytest.raises(InvalidValue) as refusal:
             decode_manifest(variant(row))
-        told += refusal.value.message
-    assert {says for says in sentences if says not in told} == set()
+        result += refusal.value.message
+    assert {says for says in sentences if says not in result} == set()
     assert len(sentences) > 40
 
 

@@ -78,8 +78,8 @@ async def test_finds_every_builtin_kind_that_kubectl_finds(
     assert pods is not None
     assert {"status", "log", "exec"} <= pods.subresources
     assert (pods.short_names, pods.singular, pods.categories) == (("po",), "pod", ("all",))
-    told = control_plane.kubectl("api-resources", "--no-headers", "-o", "name").stdout.split()
-    builtin = {name for name in told if not name.endswith(".example.com")}
+    output = control_plane.kubectl("api-resources", "--no-headers", "-o", "name").stdout.split()
+    builtin = {name for name in output if not name.endswith(".example.com")}
     assert builtin <= {str(each.resource) for each in catalog.served if each.preferred}
     assert not {"v1", "apps/v1"} & {each.api_version for each in catalog.unavailable}
 

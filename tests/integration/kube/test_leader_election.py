@@ -75,7 +75,7 @@ async def follow(
 
 
 @dataclass
-class Stage:
+class ElectionEnvironment:
     """One namespace with a counter and the candidates that fight over it."""
 
     plane: ClusterAccess
@@ -132,9 +132,9 @@ def stack() -> Iterator[ExitStack]:
 
 
 @pytest.fixture
-async def stage(
+async def election(
     control_plane: ClusterAccess, namespace: str, admin_kubeconfig: Path, tmp_path: Path, stack: ExitStack
-) -> AsyncIterator[Stage]:
+) -> AsyncIterator[ElectionEnvironment]:
     async with KubeClient(config.load_config(admin_kubeconfig)) as client:
         counter = {
             "apiVersion": "v1",
@@ -158,36 +158,36 @@ async def stage(
             asyncio.create_task(follow(client, LEASES, namespace, since, take_lease)),
             asyncio.create_task(follow(client, CONFIG_MAPS, namespace, since, take_write)),
         ]
-        yield Stage(control_plane, namespace, tmp_path, client, history, stack)
+        yield ElectionEnvironment(control_plane, namespace, tmp_path, client, history, stack)
         for follower in followers:
             assert not follower.done()
             follower.cancel()
 
 
-async def settled(stage: Stage) -> None:
+async def settled(election: ElectionEnvironment) -> None:
     """Wait until everything that the server has accepted so far has been seen."""
-    now = await stage.client.get(CONFIG_MAPS, COUNTER, stage.namespace, into=ObjectHeader)
-    lease = await stage.lease()
+    now = await election.client.get(CONFIG_MAPS, COUNTER, election.namespace, into=ObjectHeader)
+    lease = await election.lease()
     last = int(now.metadata.resource_version), int(lease.version)
 
     def seen() -> bool:
-        writes, holders = stage.history.writes, stage.history.holders
+        writes, holders = election.history.writes, election.history.holders
         return bool(writes and holders) and writes[-1][0] >= last[0] and holders[-1][0] >= last[1]
 
     await eventually_async(seen, PATIENCE, "the watches have caught up")
 
 
-async def test_a_killed_leader_is_replaced_when_its_lease_has_expired(stage: Stage) -> None:
-    stage.start("a")
-    await stage.writes_of("a")
-    stage.start("b")
-    await stage.says("b", "lease.held_elsewhere")
-    stage.signal("a", signal.SIGKILL)
-    await stage.writes_of("b")
-    await settled(stage)
-    assert stage.history.intruders() == []
-    assert stage.history.writers() == ["a", "b"]
-    lease = await stage.lease()
+async def test_a_killed_leader_is_replaced_when_its_lease_has_expired(election: ElectionEnvironment) -> None:
+    election.start("a")
+    await election.writes_of("a")
+    election.start("b")
+    await election.says("b", "lease.held_elsewhere")
+    election.signal("a", signal.SIGKILL)
+    await election.writes_of("b")
+    await settled(election)
+    assert election.history.intruders() == []
+    assert election.history.writers() == ["a", "b"]
+    lease = await election.lease()
     assert (lease.holder, lease.transitions, lease.spec.lease_duration_seconds) == ("b", 1, DURATION)
     assert lease.spec.acquire_time is not None
     assert lease.spec.renew_time is not None
@@ -195,81 +195,87 @@ async def test_a_killed_leader_is_replaced_when_its_lease_has_expired(stage: Sta
 
 
 @pytest.mark.parametrize("manner", ["obedient", "deaf"])
-async def test_a_leader_that_was_paused_writes_nothing_after_it_wakes(stage: Stage, manner: str) -> None:
-    stage.start("a", manner=manner)
-    await stage.writes_of("a")
-    stage.start("b")
-    await stage.says("b", "lease.held_elsewhere")
-    stage.signal("a", signal.SIGSTOP)
-    await stage.writes_of("b")
-    resumed = stage.signal("a", signal.SIGCONT)
-    await stage.says("a", "lease.term_over")
-    await stage.writes_of("b", at_least=100)
-    assert [at for at in stage.attempts("a") if at > resumed] == []
-    stage.signal("b", signal.SIGKILL)
-    await stage.writes_of("a")  # it was not broken: it wins again, in order
-    await settled(stage)
-    assert stage.history.intruders() == []
-    assert stage.history.writers() == ["a", "b", "a"]
+async def test_a_leader_that_was_paused_writes_nothing_after_it_wakes(
+    election: ElectionEnvironment, manner: str
+) -> None:
+    election.start("a", manner=manner)
+    await election.writes_of("a")
+    election.start("b")
+    await election.says("b", "lease.held_elsewhere")
+    election.signal("a", signal.SIGSTOP)
+    await election.writes_of("b")
+    resumed = election.signal("a", signal.SIGCONT)
+    await election.says("a", "lease.term_over")
+    await election.writes_of("b", at_least=100)
+    assert [at for at in election.attempts("a") if at > resumed] == []
+    election.signal("b", signal.SIGKILL)
+    await election.writes_of("a")  # it was not broken: it wins again, in order
+    await settled(election)
+    assert election.history.intruders() == []
+    assert election.history.writers() == ["a", "b", "a"]
 
 
-async def test_a_graceful_stop_releases_the_lease(stage: Stage) -> None:
-    stage.start("a")
-    await stage.writes_of("a")
-    stage.start("b")
-    await stage.says("b", "lease.held_elsewhere")
-    stage.signal("a", signal.SIGTERM)
-    await stage.writes_of("b")
-    assert stage.processes["a"].wait(PATIENCE)
-    assert stage.processes["a"].returncode == 0
-    await settled(stage)
-    assert stage.history.intruders() == []
-    assert stage.history.writers() == ["a", "b"]
-    assert [holder for _, holder in stage.history.holders if holder == ""] == [""]
+async def test_a_graceful_stop_releases_the_lease(election: ElectionEnvironment) -> None:
+    election.start("a")
+    await election.writes_of("a")
+    election.start("b")
+    await election.says("b", "lease.held_elsewhere")
+    election.signal("a", signal.SIGTERM)
+    await election.writes_of("b")
+    assert election.processes["a"].wait(PATIENCE)
+    assert election.processes["a"].returncode == 0
+    await settled(election)
+    assert election.history.intruders() == []
+    assert election.history.writers() == ["a", "b"]
+    assert [holder for _, holder in election.history.holders if holder == ""] == [""]
 
 
-async def test_a_leader_that_is_cut_off_stops_before_another_begins(stage: Stage, stack: ExitStack) -> None:
-    proxy = stack.enter_context(FaultProxy.start(stage.plane.url))
-    stage.start("a", server=f"https://{proxy.address}", manner="deaf")
-    await stage.writes_of("a")
-    stage.start("b")
-    await stage.says("b", "lease.held_elsewhere")
+async def test_a_leader_that_is_cut_off_stops_before_another_begins(
+    election: ElectionEnvironment, stack: ExitStack
+) -> None:
+    proxy = stack.enter_context(FaultProxy.start(election.plane.url))
+    election.start("a", server=f"https://{proxy.address}", manner="deaf")
+    await election.writes_of("a")
+    election.start("b")
+    await election.says("b", "lease.held_elsewhere")
     for direction in Direction:
         proxy.inject(Fault(FaultKind.STALL, direction))
     proxy.arm(Fault(FaultKind.STALL, Direction.TO_SERVER), None)
-    await stage.writes_of("b")
-    last, first = stage.attempts("a")[-1], stage.attempts("b")[0]
+    await election.writes_of("b")
+    last, first = election.attempts("a")[-1], election.attempts("b")[0]
     assert last < first
     proxy.lift()  # what a had sent arrives now
-    await stage.writes_of("b", at_least=100)
-    await settled(stage)
-    assert stage.history.intruders() == []
-    assert stage.history.writers() == ["a", "b"]
+    await election.writes_of("b", at_least=100)
+    await settled(election)
+    assert election.history.intruders() == []
+    assert election.history.writers() == ["a", "b"]
 
 
-async def test_a_lease_that_is_deleted_by_hand_is_made_anew_by_its_leader(stage: Stage) -> None:
-    stage.start("a")
-    await stage.writes_of("a")
-    stage.start("b")
-    await stage.says("b", "lease.held_elsewhere")
-    await stage.client.delete(LEASES, LEASE, stage.namespace)
-    await stage.says("a", "lease.term_over")
-    await stage.writes_of("a")
-    assert stage.history.writers() == ["a"]
-    assert (await stage.lease()).holder == "a"
+async def test_a_lease_that_is_deleted_by_hand_is_made_anew_by_its_leader(
+    election: ElectionEnvironment,
+) -> None:
+    election.start("a")
+    await election.writes_of("a")
+    election.start("b")
+    await election.says("b", "lease.held_elsewhere")
+    await election.client.delete(LEASES, LEASE, election.namespace)
+    await election.says("a", "lease.term_over")
+    await election.writes_of("a")
+    assert election.history.writers() == ["a"]
+    assert (await election.lease()).holder == "a"
 
 
-async def test_behind_the_fence_one_can_read_and_watch_but_not_write(stage: Stage) -> None:
+async def test_behind_the_fence_one_can_read_and_watch_but_not_write(election: ElectionEnvironment) -> None:
     over = Leadership(LEASE, "a", CLOCK, deadline=CLOCK.monotonic())
-    fenced = FencedClient(stage.client, over)
-    found = await fenced.get(CONFIG_MAPS, COUNTER, stage.namespace, into=ObjectHeader)
+    fenced = FencedClient(election.client, over)
+    found = await fenced.get(CONFIG_MAPS, COUNTER, election.namespace, into=ObjectHeader)
     since = found.metadata.resource_version
     async with fenced.watch(
-        CONFIG_MAPS, stage.namespace, resource_version=since, timeout_seconds=30
+        CONFIG_MAPS, election.namespace, resource_version=since, timeout_seconds=30
     ) as lines:
         patch = {"data": {"writer": "admin", "count": "1"}}
         with pytest.raises(LeadershipLost):
-            await fenced.patch(CONFIG_MAPS, patch, COUNTER, stage.namespace, into=ObjectHeader)
-        await stage.client.patch(CONFIG_MAPS, patch, COUNTER, stage.namespace, into=ObjectHeader)
+            await fenced.patch(CONFIG_MAPS, patch, COUNTER, election.namespace, into=ObjectHeader)
+        await election.client.patch(CONFIG_MAPS, patch, COUNTER, election.namespace, into=ObjectHeader)
         async with asyncio.timeout(PATIENCE):
             assert msgspec.json.decode(await anext(aiter(lines)))["object"]["data"]["writer"] == "admin"

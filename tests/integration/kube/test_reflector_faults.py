@@ -119,14 +119,14 @@ class Watcher:
         idle_timeout: float,
         longest_pause: float,
     ) -> None:
-        self.told: list[ObjectChange[ConfigMap]] = []
+        self.delivered: list[ObjectChange[ConfigMap]] = []
         self.errors: list[StokerError] = []
         self.reflector = Reflector(
             client,
             CONFIG_MAPS,
             namespace=namespace,
             keep=msgspec.json.Decoder(ConfigMap).decode,
-            on_change=self.told.append,
+            on_change=self.delivered.append,
             on_error=self.errors.append,
             idle_timeout=idle_timeout,
             page_size=PAGE_SIZE,
@@ -143,7 +143,7 @@ class Watcher:
         latest: dict[str, int] = {}
         ended: set[str] = set()
         living: dict[ObjectKey, str] = {}
-        for change in self.told:
+        for change in self.delivered:
             assert change.uid not in ended, f"{change} was told after the end"
             version = int(change.resource_version)
             assert version > latest.get(change.uid, 0), f"{change} was told after {latest[change.uid]}"
@@ -386,7 +386,9 @@ async def test_an_expired_version_is_followed_by_a_list_that_finds_the_deletion(
         *["list"] * 3,  # pages
         "watch",
     ]
-    assert [(change.key.name, change.deleted) for change in watched.told[len(NAMES) :]] == [(NAMES[0], True)]
+    assert [(change.key.name, change.deleted) for change in watched.delivered[len(NAMES) :]] == [
+        (NAMES[0], True)
+    ]
     watched.check_order()
 
 
@@ -424,7 +426,7 @@ async def test_a_server_that_has_forgotten_what_we_missed_is_listed_and_compared
             for name in NAMES:
                 await admin.create(CONFIG_MAPS, config_map(name, text="before"), "shop", into=ConfigMap)
             await eventually_async(lambda: len(watched.known()) == len(NAMES), message="all maps are known")
-            told_before = len(watched.told)
+            delivered_before = len(watched.delivered)
             with network.outer.refusing():
                 network.reset()
                 await admin.delete(CONFIG_MAPS, NAMES[0], "shop")
@@ -439,7 +441,7 @@ async def test_a_server_that_has_forgotten_what_we_missed_is_listed_and_compared
             )
             signs = sorted(
                 f"{'+' if change.added else '-' if change.deleted else '~'}{change.key.name}"
-                for change in watched.told[told_before:]
+                for change in watched.delivered[delivered_before:]
             )
             assert signs == sorted([f"-{NAMES[0]}", f"-{NAMES[1]}", f"+{NAMES[1]}", f"~{NAMES[2]}"])
             assert watched.reflector.relists == 1

@@ -176,11 +176,11 @@ def test_there_is_no_compiler_no_installer_and_no_package_manager(image: Image) 
 
 
 def test_it_is_as_large_as_the_page_says(image: Image) -> None:
-    said = re.search(r"^\| size \| (\d+) MB packed, (\d+) MB unpacked \|$", PAGE.read_text(), re.MULTILINE)
-    assert said
+    output = re.search(r"^\| size \| (\d+) MB packed, (\d+) MB unpacked \|$", PAGE.read_text(), re.MULTILINE)
+    assert output
     packed = image.raw(image.manifest["layers"][0]["digest"])
     sizes = len(packed) / 1e6, len(gzip.decompress(packed)) / 1e6
-    assert sizes == pytest.approx([float(size) for size in said.groups()], rel=0.03)
+    assert sizes == pytest.approx([float(size) for size in output.groups()], rel=0.03)
 
 
 def test_the_list_of_contents_is_what_is_inside(image: Image) -> None:

@@ -72,9 +72,9 @@ class Site:
             timeout=60,
         )
         assert done.returncode == 0, done.stdout + done.stderr
-        said = json.loads(done.stdout) if done.stdout.startswith("{") else {}
-        assert isinstance(said, dict)
-        return said
+        document = json.loads(done.stdout) if done.stdout.startswith("{") else {}
+        assert isinstance(document, dict)
+        return document
 
     def post(self, path: str, body: str, headers: dict[str, str]) -> tuple[int, dict[str, Any]]:
         request = urllib.request.Request(  # noqa: S310 - the address is our own
@@ -255,10 +255,10 @@ def _evaluated(text: str, values: dict[str, str]) -> str:
 def _application(namespace: str) -> dict[str, Any]:
     """The Application of the page with its annotations, for the resource of the test."""
     application: dict[str, Any] = yaml.safe_load(RECIPES["argocd-application"])
-    said = yaml.safe_load(RECIPES["argocd-annotations"])["metadata"]
-    assert {**said, "annotations": None} == {**application["metadata"], "annotations": None}
+    document = yaml.safe_load(RECIPES["argocd-annotations"])["metadata"]
+    assert {**document, "annotations": None} == {**application["metadata"], "annotations": None}
     place = {"stoker.io/cr-namespace": namespace, "stoker.io/cr-name": "plant"}
-    application["metadata"]["annotations"] = said["annotations"] | place
+    application["metadata"]["annotations"] = document["annotations"] | place
     return application
 
 

@@ -262,8 +262,8 @@ async def test_an_api_server_that_is_away_for_a_moment_is_tried_again(
         200,
     ]
     http_fault_proxy.arm(AnsweredFault(503, b""), "/stokers/plant", method="PATCH", times=None)
-    status, said = await serving.post({"ref": "2.0.1"})
-    assert (status, said["accepted"]) == (503, False)
+    status, result = await serving.post({"ref": "2.0.1"})
+    assert (status, result["accepted"]) == (503, False)
     assert serving.asked()["requested-ref"] == "2.0.0"
 
 

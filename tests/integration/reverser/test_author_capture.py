@@ -571,12 +571,12 @@ async def test_of_every_kind_of_the_preset_the_author_is_known(
         for kind in PRESET:
             served = catalog.preferred(kind.group, kind.resource)
             assert served is not None
-            resource, told = served.resource, wanted[str(kind)]
+            resource, result = served.resource, wanted[str(kind)]
             body = {
                 "apiVersion": resource.api_version,
                 "kind": resource.kind,
-                **told,
-                "metadata": {"name": f"x-{namespace}", **told.get("metadata", {})},
+                **result,
+                "metadata": {"name": f"x-{namespace}", **result.get("metadata", {})},
             }
             path = resource.path(namespace if resource.namespaced else None)
             made = await alice("POST", path, body)

@@ -42,11 +42,11 @@ def test_an_object_is_written_and_followed_to_its_end(site: ReverserSite, prod: 
     eventually(
         lambda: site.status("GitDestination", "production").get("lastCommit") == prod.tip(), 20.0, site.tail
     )
-    told = site.status("GitDestination", "production")["recentCommits"]
-    assert [one["commit"] for one in told] == prod.git("log", "--format=%H").decode().split()
-    assert [one["subject"] for one in told] == subjects
-    assert not [one for one in told if "author" in one], "nobody tells who it was"
-    assert all(one["waited"].endswith("s") and one["time"] for one in told)
+    commits = site.status("GitDestination", "production")["recentCommits"]
+    assert [one["commit"] for one in commits] == prod.git("log", "--format=%H").decode().split()
+    assert [one["subject"] for one in commits] == subjects
+    assert not [one for one in commits if "author" in one], "nobody tells who it was"
+    assert all(one["waited"].endswith("s") and one["time"] for one in commits)
 
 
 @pytest.mark.smoke

@@ -167,7 +167,7 @@ def test_objects_that_do_not_fit_their_schema_are_reported_and_the_others_go_on(
         if kind != "ClusterWatchRule":  # Events about it are in another namespace
             aged.until_event(kind, "InvalidSpec")
     # The server refuses any status of this one, because it cannot even judge its fields.
-    eventually(lambda: any("spec.repoUrl" in told for _, _, told in aged.events()), 20.0, aged.tail)
+    eventually(lambda: any("spec.repoUrl" in event for _, _, event in aged.events()), 20.0, aged.tail)
     assert "does not fit its schema" in aged.until("GitDestination", "lost", "InvalidSpec")
     assert "does not fit its schema" in aged.until("WatchRule", "lost", "InvalidSpec")
     aged.until("WatchRule", "maps", "Initialized")

@@ -73,8 +73,8 @@ def test_the_others_are_worked_on_and_its_files_stay_until_it_opens(
     dark.delete("ConfigMap", "kept")
     site.until_files(prod, {site.map_path("prices"): "value"})
     site.until("GitDestination", "production", "Initialized")
-    said = site.running[-1].log.read_text()
-    assert said.count('"namespace.unseen"') == 2
+    output = site.running[-1].log.read_text()
+    assert output.count('"namespace.unseen"') == 2
     assert dark.map_path("kept") in files_of(prod)
     site.config_map("prices", {"key": "later"})
     site.until_files(prod, {site.map_path("prices"): "later"})

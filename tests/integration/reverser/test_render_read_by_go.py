@@ -114,8 +114,8 @@ def _build(folder: Path, modules: dict[str, bytes], binary: Path) -> None:
 
 def read_back(reader: Path, objects: list[dict[str, Any]]) -> list[tuple[Any, Any]]:
     documents = b"".join(render_object(each) + b"\0" for each in objects)
-    said = subprocess.run([reader], input=documents, capture_output=True, check=True, timeout=60).stdout
-    values = [json.loads(line) for line in said.splitlines()]
+    output = subprocess.run([reader], input=documents, capture_output=True, check=True, timeout=60).stdout
+    values = [json.loads(line) for line in output.splitlines()]
     return list(zip(values[::2], values[1::2], strict=True))
 
 
@@ -205,6 +205,6 @@ def test_thousands_of_random_documents_are_read_as_the_same_values(reader: Path)
 
 def test_the_reader_would_have_noticed(reader: Path) -> None:
     """A plain `no` is read as false: the comparison can fail."""
-    said = subprocess.run([reader], input=b"a: no\n\0", capture_output=True, check=True, timeout=60).stdout
-    assert json.loads(said.splitlines()[0]) == {"a": False}
+    output = subprocess.run([reader], input=b"a: no\n\0", capture_output=True, check=True, timeout=60).stdout
+    assert json.loads(output.splitlines()[0]) == {"a": False}
     assert not same({"a": False}, {"a": "no"})

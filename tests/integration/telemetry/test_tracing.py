@@ -154,14 +154,14 @@ def test_what_is_no_traceparent_begins_a_trace_of_its_own(
     call(port, operated.namespace, '00-evil" or 1=1-00f067aa0ba902b7-01', {"ref": "refs/heads/main"})
     received = collector.until("webhook.receive")
     assert received.parent == ""
-    said = operated.get("Stoker", "plant")["metadata"]["annotations"]["stoker.io/traceparent"]
-    assert said.split("-")[1] == received.trace
+    sent_traceparent = operated.get("Stoker", "plant")["metadata"]["annotations"]["stoker.io/traceparent"]
+    assert sent_traceparent.split("-")[1] == received.trace
 
     operated.annotate("Stoker", "plant", traceparent="x" * 500, nudged_at="2026-11-16T00:00:00Z")
     tip = repository.commit({"README.md": "two"})
     call(port, operated.namespace, "", {"ref": "refs/heads/main"})
-    told = operated.until_metadata("plant", commit=tip)
-    assert told.traceparent.split("-")[1] != received.trace
+    metadata = operated.until_metadata("plant", commit=tip)
+    assert metadata.traceparent.split("-")[1] != received.trace
     assert collector.until(
         "controller.reconcile", lambda one: one.attributes.get("stoker.commit") == str(tip)
     )
@@ -229,8 +229,8 @@ def test_the_chart_tells_all_processes_and_agents_where_the_collector_is(tmp_pat
         if one["kind"] == "Deployment"
     }
     for container in pods.values():
-        told = {one["name"]: one.get("value") for one in container["env"]}
-        assert told["OTEL_EXPORTER_OTLP_ENDPOINT"] == "http://collector:4318"
+        fields = {one["name"]: one.get("value") for one in container["env"]}
+        assert fields["OTEL_EXPORTER_OTLP_ENDPOINT"] == "http://collector:4318"
     given = [
         sorted(word.removeprefix("--agent-env=") for word in container["args"] if "--agent-env" in word)
         for container in pods.values()

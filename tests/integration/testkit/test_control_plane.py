@@ -27,8 +27,8 @@ spec:
 
 
 def test_the_servers_are_those_that_were_pinned(control_plane: ClusterAccess) -> None:
-    said = control_plane.kubectl("version").stdout
-    assert "Server Version: v1.3" in said
+    output = control_plane.kubectl("version").stdout
+    assert "Server Version: v1.3" in output
     assert control_plane.request("GET", "/readyz").body == b"ok"
 
 
@@ -75,8 +75,8 @@ def test_a_kubeconfig_has_the_namespace_it_was_asked_for(
 def test_a_service_account_acts_with_its_own_token(control_plane: ClusterAccess, namespace: str) -> None:
     control_plane.kubectl("create", "serviceaccount", "agent", "-n", namespace)
     config = control_plane.service_account_kubeconfig(namespace, "agent")
-    said = control_plane.kubectl(f"--kubeconfig={config}", "auth", "whoami").stdout
-    assert f"system:serviceaccount:{namespace}:agent" in said
+    output = control_plane.kubectl(f"--kubeconfig={config}", "auth", "whoami").stdout
+    assert f"system:serviceaccount:{namespace}:agent" in output
     with pytest.raises(CommandFailed, match=f"service account {namespace}/nobody"):
         control_plane.service_account_kubeconfig(namespace, "nobody")
 
@@ -84,9 +84,9 @@ def test_a_service_account_acts_with_its_own_token(control_plane: ClusterAccess,
 def test_a_client_certificate_is_an_identity(control_plane: ClusterAccess, tmp_path: Path) -> None:
     pair = control_plane.authority.client("erin", ["night-shift"]).save(tmp_path, "erin")
     config = control_plane.certificate_kubeconfig("erin", pair)
-    said = control_plane.kubectl(f"--kubeconfig={config}", "auth", "whoami").stdout
-    assert "erin" in said
-    assert "night-shift" in said
+    output = control_plane.kubectl(f"--kubeconfig={config}", "auth", "whoami").stdout
+    assert "erin" in output
+    assert "night-shift" in output
 
 
 def test_pods_can_be_made_without_controllers(control_plane: ClusterAccess, namespace: str) -> None:

@@ -38,13 +38,13 @@ def scan(gateway: SimulatedGateway, kind: str = "projects") -> dict[str, object]
 
 def role(gateway: SimulatedGateway) -> tuple[object, str]:
     """The role, and whether it is the one that works, by two ways."""
-    said = ask_with(gateway.url, KEY, "GET", f"{API}/overview").object()["redundancy"]
-    assert isinstance(said, dict)
+    document = ask_with(gateway.url, KEY, "GET", f"{API}/overview").object()["redundancy"]
+    assert isinstance(document, dict)
     info = ask(gateway.url, "GET", "/system/gwinfo").body.decode()
-    assert info.endswith(f"RedundancyStatus={said['activityLevel']}")
+    assert info.endswith(f"RedundancyStatus={document['activityLevel']}")
     named = ask_with(gateway.url, KEY, "GET", f"{API}/gateway-info").object()["redundancyRole"]
-    assert named == said["role"]
-    return named, str(said["activityLevel"])
+    assert named == document["role"]
+    return named, str(document["activityLevel"])
 
 
 def test_the_roles_are_shown(pair: RedundantPair) -> None:

@@ -63,8 +63,8 @@ def scanned(gateway: SimulatedGateway, kind: ScanLockKind) -> None:
 
 def test_it_says_what_it_is(gateway: SimulatedGateway) -> None:
     gateway.settings.deployment_mode = "production"
-    said = get(gateway, f"{V1}/gateway-info").object()
-    assert said == {
+    document = get(gateway, f"{V1}/gateway-info").object()
+    assert document == {
         "name": "gateway",
         "edition": "standard",
         "ignitionVersion": "8.3.7 (b2026010100)",
@@ -311,10 +311,10 @@ def test_its_strings_can_be_pulled_from_another_process(gateway: SimulatedGatewa
     torn = data / f"projects/filler/{VIEWS}/Overview/view.json"
     torn.write_text("")
     scanned(gateway, ScanLockKind.PROJECTS)
-    said = pull(url, "stale")
-    assert said["stale"] == [f"projects/filler/{VIEWS}/Overview"]
-    assert said["mishaps"] == [
-        {"resource": said["stale"][0], "how": "was read half-written", "files": ["view.json"]}
+    result = pull(url, "stale")
+    assert result["stale"] == [f"projects/filler/{VIEWS}/Overview"]
+    assert result["mishaps"] == [
+        {"resource": result["stale"][0], "how": "was read half-written", "files": ["view.json"]}
     ]
     assert pull(url, "messages") == {"messages": []}
 

@@ -228,11 +228,11 @@ def test_a_signature_that_does_not_fit_is_rewritten_as_external(
     place(data / VIEW, {"view.json": view("One")["view.json"].replace("\n", "\r\n")})
     scan(gateway)
     after = (data / VIEW / "resource.json").read_bytes()
-    said, old = json.loads(after), json.loads(before)
-    assert fits(said, {"view.json": (data / VIEW / "view.json").read_bytes()})
-    assert said["attributes"]["lastModification"]["actor"] == "external"
-    assert claimed(said) != claimed(old)
-    assert {**said, "attributes": {}} == {**old, "attributes": {}}
+    document, old = json.loads(after), json.loads(before)
+    assert fits(document, {"view.json": (data / VIEW / "view.json").read_bytes()})
+    assert document["attributes"]["lastModification"]["actor"] == "external"
+    assert claimed(document) != claimed(old)
+    assert {**document, "attributes": {}} == {**old, "attributes": {}}
     scan(gateway)
     assert (data / VIEW / "resource.json").read_bytes() == after, "once is enough"
     assert not list(data.rglob("written-*")), "it leaves nothing behind"
@@ -241,8 +241,8 @@ def test_a_signature_that_does_not_fit_is_rewritten_as_external(
 def test_a_resource_without_a_signature_gets_one(gateway: SimulatedGateway, data: Path) -> None:
     place(data / SCRIPT, {"resource.json": '{"scope": "A", "version": 1, "files": ["code.py"]}'})
     scan(gateway)
-    said = json.loads((data / SCRIPT / "resource.json").read_bytes())
-    assert said["attributes"]["lastModification"]["actor"] == "external"
+    document = json.loads((data / SCRIPT / "resource.json").read_bytes())
+    assert document["attributes"]["lastModification"]["actor"] == "external"
 
 
 def test_a_signature_is_not_rewritten_where_it_was_switched_off_or_the_file_is_half(

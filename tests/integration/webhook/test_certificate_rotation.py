@@ -82,13 +82,13 @@ class Callers:
     async def connect(self) -> None:
         """Fresh connections, believing what the configuration said a moment ago: news take time."""
         clock = asyncio.get_running_loop().time
-        said: deque[tuple[float, str]] = deque()
+        lines: deque[tuple[float, str]] = deque()
         while True:
             found = await self._client.get(MUTATING, self._admission.configuration, into=dict[str, Any])
-            said.append((clock(), found["webhooks"][0]["clientConfig"]["caBundle"]))
-            while len(said) > 1 and said[1][0] < clock() - LAG:
-                said.popleft()
-            context = ssl.create_default_context(cadata=base64.b64decode(said[0][1]).decode())
+            lines.append((clock(), found["webhooks"][0]["clientConfig"]["caBundle"]))
+            while len(lines) > 1 and lines[1][0] < clock() - LAG:
+                lines.popleft()
+            context = ssl.create_default_context(cadata=base64.b64decode(lines[0][1]).decode())
             for port in self._ports:
                 try:
                     _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)

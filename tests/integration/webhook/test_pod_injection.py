@@ -103,8 +103,8 @@ def test_a_pod_of_the_chart_gets_its_agent_and_the_resource_an_event(serving: Ad
         "plant",
         "filler",
     )
-    told = eventually(lambda: events(serving), 20, "an Event is written", interval=0.1)
-    assert told == [("Stoker", "SidecarInjected", "an agent was put into pod filler-gateway-0")]
+    result = eventually(lambda: events(serving), 20, "an Event is written", interval=0.1)
+    assert result == [("Stoker", "SidecarInjected", "an agent was put into pod filler-gateway-0")]
 
 
 @pytest.mark.smoke
@@ -131,8 +131,8 @@ def test_a_refused_pod_is_admitted_unchanged_and_the_refusal_is_reported_everywh
     lonely["metadata"]["ownerReferences"] = [
         {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "filler", "uid": "1-2-3", "controller": True}
     ]
-    told = warnings_of(serving, "create", body=lonely)
-    assert "Warning: ResourceNotFound: no agent is put into pod filler-gateway-0" in told
+    warnings = warnings_of(serving, "create", body=lonely)
+    assert "Warning: ResourceNotFound: no agent is put into pod filler-gateway-0" in warnings
     (line,) = serving.logged("injection.refused")
     assert line["reason"] == "ResourceNotFound"
     seen = eventually(lambda: events(serving), 20, "an Event is written", interval=0.1)
@@ -198,9 +198,9 @@ def test_a_pod_without_a_name_and_with_names_like_ours_is_taken(serving: Admissi
     }
     assert mounts["/etc/podinfo"]["name"] == "pod-annotations-2"
     assert agent["securityContext"]["runAsUser"] == 1500
-    told = warnings_of(serving, "create", body=pod("frontend"))
-    assert "LegacyAnnotation" in told
-    assert "duplicate port name" not in told, "a Service would find the agent where it means the gateway"
+    warnings = warnings_of(serving, "create", body=pod("frontend"))
+    assert "LegacyAnnotation" in warnings
+    assert "duplicate port name" not in warnings, "a Service would find the agent where it means the gateway"
 
 
 def test_agents_run_the_image_of_the_webhook_unless_configured_otherwise(admission: Admission) -> None:

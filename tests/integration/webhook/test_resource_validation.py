@@ -24,7 +24,7 @@ GROUPS = {
 }
 
 
-class Desk:
+class NamespaceClient:
     """What a person does with kubectl in one namespace, and what the cluster says to it."""
 
     def __init__(self, admission: Admission) -> None:
@@ -72,144 +72,146 @@ class Desk:
 
 
 @pytest.fixture
-def desk(kinds: ClusterAccess, namespace: str, tmp_path: Path) -> Iterator[Desk]:
+def client(kinds: ClusterAccess, namespace: str, tmp_path: Path) -> Iterator[NamespaceClient]:
     with Admission(kinds, namespace, tmp_path) as admission:
         admission.prepare()
         admission.start()
         admission.configure()
         admission.until_trusted()
-        yield Desk(admission)
+        yield NamespaceClient(admission)
 
 
 @pytest.mark.smoke
-def test_what_the_adapters_refuse_is_refused_with_their_sentence(desk: Desk) -> None:
+def test_what_the_adapters_refuse_is_refused_with_their_sentence(client: NamespaceClient) -> None:
     order = [{"name": "a", "dependsOn": ["b"]}, {"name": "b", "dependsOn": ["a"]}]
-    told = desk.apply("Stoker", "circle", git=GIT, deployment={"syncOrder": order})
-    assert "DependencyCycle: gateway 'a' can never begin: a waits for b waits for a" in told
+    result = client.apply("Stoker", "circle", git=GIT, deployment={"syncOrder": order})
+    assert "DependencyCycle: gateway 'a' can never begin: a waits for b waits for a" in result
 
     resources = {"requests": {"cpu": "2"}, "limits": {"cpu": "1"}}
-    told = desk.apply("Stoker", "greedy", git=GIT, agent={"resources": resources})
-    assert "InvalidSpec: agent.resources.requests.cpu is 2, more than" in told
-    assert "Error" in desk.apply("Stoker", "globs", git=GIT, excludePatterns=["{a,b"])
-    assert desk.apply("Stoker", "fine", git=GIT) == ""
+    result = client.apply("Stoker", "greedy", git=GIT, agent={"resources": resources})
+    assert "InvalidSpec: agent.resources.requests.cpu is 2, more than" in result
+    assert "Error" in client.apply("Stoker", "globs", git=GIT, excludePatterns=["{a,b"])
+    assert client.apply("Stoker", "fine", git=GIT) == ""
 
 
-def test_what_may_still_come_is_only_mentioned(desk: Desk) -> None:
-    told = desk.apply("IgnitionSync", "heir", git=GIT, inheritsFrom={"name": "base"})
-    assert "Warning: BaseNotFound: IgnitionSyncBase" in told
-    assert "Error" not in told
-    desk.apply("IgnitionSyncBase", "base", gateway={"port": 8043, "tls": False, **key()})
-    told = desk.apply("IgnitionSync", "heir", git={**GIT, "ref": "v2"}, inheritsFrom={"name": "base"})
-    assert "Warning: PortWithoutTLS" in told
-    assert "Error" not in told
+def test_what_may_still_come_is_only_mentioned(client: NamespaceClient) -> None:
+    result = client.apply("IgnitionSync", "heir", git=GIT, inheritsFrom={"name": "base"})
+    assert "Warning: BaseNotFound: IgnitionSyncBase" in result
+    assert "Error" not in result
+    client.apply("IgnitionSyncBase", "base", gateway={"port": 8043, "tls": False, **key()})
+    result = client.apply("IgnitionSync", "heir", git={**GIT, "ref": "v2"}, inheritsFrom={"name": "base"})
+    assert "Warning: PortWithoutTLS" in result
+    assert "Error" not in result
 
 
-def test_profiles_that_wait_for_each_other_are_refused(desk: Desk) -> None:
+def test_profiles_that_wait_for_each_other_are_refused(client: NamespaceClient) -> None:
     mapping = [{"source": "a", "destination": "b"}]
-    told = desk.apply("SyncProfile", "one", mappings=mapping, dependsOn=[{"profileName": "two"}])
-    assert "Warning: ProfileNotFound: SyncProfile 'two' does not exist yet" in told
-    assert desk.apply("SyncProfile", "two", mappings=mapping) == ""
-    told = desk.apply("SyncProfile", "two", mappings=mapping, dependsOn=[{"profileName": "one"}])
-    assert "DependencyCycle: SyncProfile 'two' can never begin: two waits for one waits for two" in told
-    told = desk.apply("SyncProfile", "three", mappings=[{"source": "{{.Nmae}}", "destination": "b"}])
-    assert "spec.mappings[0].source" in told
+    result = client.apply("SyncProfile", "one", mappings=mapping, dependsOn=[{"profileName": "two"}])
+    assert "Warning: ProfileNotFound: SyncProfile 'two' does not exist yet" in result
+    assert client.apply("SyncProfile", "two", mappings=mapping) == ""
+    result = client.apply("SyncProfile", "two", mappings=mapping, dependsOn=[{"profileName": "one"}])
+    assert "DependencyCycle: SyncProfile 'two' can never begin: two waits for one waits for two" in result
+    result = client.apply("SyncProfile", "three", mappings=[{"source": "{{.Nmae}}", "destination": "b"}])
+    assert "spec.mappings[0].source" in result
 
 
-def test_the_whole_repository_is_not_mapped_where_changes_flow_back(desk: Desk) -> None:
+def test_the_whole_repository_is_not_mapped_where_changes_flow_back(client: NamespaceClient) -> None:
     whole = [{"source": ".", "destination": "projects"}]
     git = {"repo": "https://git.example.test/p.git", "ref": "main"}
     back = {"enabled": True, "watchPaths": ["projects/**"]}
-    assert desk.apply("SyncProfile", "whole", mappings=whole) == ""
+    assert client.apply("SyncProfile", "whole", mappings=whole) == ""
     refused = "SyncProfile whole maps the whole repository"
-    assert refused in desk.apply("Stoker", "line", git=git, gateway={"filesOnly": True}, bidirectional=back)
-    assert desk.apply("SyncProfile", "whole", mappings=[{"source": "a", "destination": "projects"}]) == ""
-    assert refused not in desk.apply(
+    assert refused in client.apply("Stoker", "line", git=git, gateway={"filesOnly": True}, bidirectional=back)
+    assert client.apply("SyncProfile", "whole", mappings=[{"source": "a", "destination": "projects"}]) == ""
+    assert refused not in client.apply(
         "Stoker", "line", git=git, gateway={"filesOnly": True}, bidirectional=back
     )
-    assert refused in desk.apply("SyncProfile", "whole", mappings=whole)
+    assert refused in client.apply("SyncProfile", "whole", mappings=whole)
 
 
-def test_destinations_that_overlap_are_refused(desk: Desk) -> None:
+def test_destinations_that_overlap_are_refused(client: NamespaceClient) -> None:
     repository: dict[str, Any] = {
-        "repoUrl": f"https://git.example.net/{desk.namespace}.git",
+        "repoUrl": f"https://git.example.net/{client.namespace}.git",
         "allowedBranches": ["main", "dev"],
     }
 
     def destination(name: str, folder: str, branch: str = "main", repo: str = "mirror") -> str:
-        return desk.apply("GitDestination", name, repoRef={"name": repo}, branch=branch, baseFolder=folder)
+        return client.apply("GitDestination", name, repoRef={"name": repo}, branch=branch, baseFolder=folder)
 
     assert "Warning: DestinationNotFound: GitRepoConfig" in destination("early", "clusters/a")
-    desk.apply("GitRepoConfig", "mirror", **repository)
-    desk.apply(
+    client.apply("GitRepoConfig", "mirror", **repository)
+    client.apply(
         "GitRepoConfig", "again", **{**repository, "repoUrl": repository["repoUrl"].removesuffix(".git")}
     )
-    told = destination("inside", "clusters/a/apps")
-    assert "FoldersOverlap: spec.baseFolder: 'clusters/a/apps' overlaps 'clusters/a'" in told
+    result = destination("inside", "clusters/a/apps")
+    assert "FoldersOverlap: spec.baseFolder: 'clusters/a/apps' overlaps 'clusters/a'" in result
     assert "FoldersOverlap" in destination("around", "clusters", repo="again")
     assert destination("beside", "clusters/ab") == ""
     assert destination("branch", "clusters/a", branch="dev") == ""
     assert "BranchNotAllowed" in destination("closed", "elsewhere", branch="release")
     assert destination("early", "clusters/a") == "", "a destination does not overlap itself"
 
-    told = desk.apply("GitRepoConfig", "mirror", **{**repository, "allowedBranches": ["main"]})
-    assert "Warning: BranchNotAllowed" in told
+    result = client.apply("GitRepoConfig", "mirror", **{**repository, "allowedBranches": ["main"]})
+    assert "Warning: BranchNotAllowed" in result
     rule = [{"resources": ["deployments", "deployments/scale"]}]
-    told = desk.apply("WatchRule", "all", destinationRef={"name": "nowhere"}, rules=rule)
-    assert "Warning: FieldIgnored" in told
-    assert "Warning: DestinationNotFound" in told
-    assert "Error" not in told
+    result = client.apply("WatchRule", "all", destinationRef={"name": "nowhere"}, rules=rule)
+    assert "Warning: FieldIgnored" in result
+    assert "Warning: DestinationNotFound" in result
+    assert "Error" not in result
 
 
-def test_a_refusal_does_not_name_destinations_of_another_namespace(desk: Desk) -> None:
+def test_a_refusal_does_not_name_destinations_of_another_namespace(client: NamespaceClient) -> None:
     absent = {"name": "mirror", "namespace": "default"}
-    told = desk.apply("WatchRule", "all", destinationRef=absent, rules=[{"resources": ["configmaps"]}])
-    assert "Warning: DestinationPolicyDenied: GitDestination default/mirror does not allow" in told
-    assert "exist" not in told
-    assert "Error" not in told
+    result = client.apply("WatchRule", "all", destinationRef=absent, rules=[{"resources": ["configmaps"]}])
+    assert "Warning: DestinationPolicyDenied: GitDestination default/mirror does not allow" in result
+    assert "exist" not in result
+    assert "Error" not in result
 
 
 @pytest.mark.smoke
-def test_no_user_approves_in_the_name_of_another(desk: Desk) -> None:
-    desk.allow("alice", "carol")
-    desk.apply("Stoker", "plant", git=GIT, approval={"required": True, "teams": ["developers", "owners"]})
+def test_no_user_approves_in_the_name_of_another(client: NamespaceClient) -> None:
+    client.allow("alice", "carol")
+    client.apply("Stoker", "plant", git=GIT, approval={"required": True, "teams": ["developers", "owners"]})
     at = "stoker.io/approved-at=2026-03-02T08:15:00Z"
-    assert "ApproverMismatch" in desk.annotate("stoker/plant", "stoker.io/approved-by=bob", at, user="alice")
-    assert "ApproverMismatch" in desk.annotate("stoker/plant", "approved-by=carol", at, user="carol")
-    assert "ApproverMismatch" in desk.annotate("stoker/plant", at, user="alice")
-    assert desk.annotate("stoker/plant", "stoker.io/approved-by=alice", at, user="alice") == ""
+    assert "ApproverMismatch" in client.annotate(
+        "stoker/plant", "stoker.io/approved-by=bob", at, user="alice"
+    )
+    assert "ApproverMismatch" in client.annotate("stoker/plant", "approved-by=carol", at, user="carol")
+    assert "ApproverMismatch" in client.annotate("stoker/plant", at, user="alice")
+    assert client.annotate("stoker/plant", "stoker.io/approved-by=alice", at, user="alice") == ""
     later = "stoker.io/approved-ref=v3"
-    assert "ApproverMismatch" in desk.annotate("stoker/plant", later, user="carol")
+    assert "ApproverMismatch" in client.annotate("stoker/plant", later, user="carol")
     another = f"stoker.io/approved-plan={'b' * 64}"
-    assert "ApproverMismatch" in desk.annotate("stoker/plant", another, user="carol")
-    assert desk.annotate("stoker/plant", another, user="alice") == ""
-    assert desk.annotate("stoker/plant", "example.net/other=1", user="carol") == ""
+    assert "ApproverMismatch" in client.annotate("stoker/plant", another, user="carol")
+    assert client.annotate("stoker/plant", another, user="alice") == ""
+    assert client.annotate("stoker/plant", "example.net/other=1", user="carol") == ""
     withdrawn = ("stoker.io/approved-by-", "stoker.io/approved-at-", "stoker.io/approved-plan-")
-    assert desk.annotate("stoker/plant", *withdrawn, user="carol") == ""
+    assert client.annotate("stoker/plant", *withdrawn, user="carol") == ""
     # A plan alone is the consent to deletions of one gateway; where changes take an approval it is none.
     alone = f"stoker.io/approved-plan={'c' * 64}"
-    assert "ApproverMismatch" in desk.annotate("stoker/plant", alone, user="carol")
-    desk.apply("Stoker", "free", git=GIT)
-    assert desk.annotate("stoker/free", alone, user="carol") == ""
+    assert "ApproverMismatch" in client.annotate("stoker/plant", alone, user="carol")
+    client.apply("Stoker", "free", git=GIT)
+    assert client.annotate("stoker/free", alone, user="carol") == ""
     forged = {"stoker.io/approved-by": "bob"}
-    assert "ApproverMismatch" in desk.apply("Stoker", "new", user="alice", annotations=forged, git=GIT)
+    assert "ApproverMismatch" in client.apply("Stoker", "new", user="alice", annotations=forged, git=GIT)
 
 
 def test_an_object_that_became_invalid_can_still_be_annotated_and_deleted(
-    desk: Desk, kinds: ClusterAccess
+    client: NamespaceClient, kinds: ClusterAccess
 ) -> None:
     """Rules may become stricter, and a finalizer has to be removed all the same."""
     base: dict[str, Any] = {"gateway": {"filesOnly": True}, "agent": {"resources": {"limits": {"cpu": "4"}}}}
-    desk.apply("IgnitionSyncBase", "base", **base)
+    client.apply("IgnitionSyncBase", "base", **base)
     heir: dict[str, Any] = {
         "git": GIT,
         "inheritsFrom": {"name": "base"},
         "agent": {"resources": {"requests": {"cpu": "3"}}},
     }
-    assert "Error" not in desk.apply("IgnitionSync", "heir", **heir)
-    desk.apply(
+    assert "Error" not in client.apply("IgnitionSync", "heir", **heir)
+    client.apply(
         "IgnitionSyncBase", "base", gateway={"filesOnly": True}, agent={"resources": {"limits": {"cpu": "1"}}}
     )
-    path = f"/apis/sync.ignition.io/v1alpha1/namespaces/{desk.namespace}/ignitionsyncs/heir"
+    path = f"/apis/sync.ignition.io/v1alpha1/namespaces/{client.namespace}/ignitionsyncs/heir"
     found: Any = kinds.request("GET", path).json()
     found["metadata"]["finalizers"] = ["example.net/held"]
     assert kinds.request("PUT", path, found).status == 200

@@ -38,7 +38,7 @@ spec:
 """
 
 
-class Desk:
+class InputFiles:
     """A folder with good files to begin from, and a data folder that must stay as it is."""
 
     def __init__(self, place: Path) -> None:
@@ -86,8 +86,8 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
-    yield Desk(tmp_path)
+def inputs(tmp_path: Path) -> Iterator[InputFiles]:
+    yield InputFiles(tmp_path)
     configure_logging(level="warning")
 
 
@@ -191,8 +191,8 @@ def arguments_of(change: dict[str, str | None] | list[str]) -> list[str]:
 
 
 @pytest.mark.parametrize(("change", "words"), FLAGS, ids=lambda value: str(value)[:60])
-def test_wrong_flags(desk: Desk, change: dict[str, str | None] | list[str], words: str) -> None:
-    done = desk.run("sync", *arguments_of(change))
+def test_wrong_flags(inputs: InputFiles, change: dict[str, str | None] | list[str], words: str) -> None:
+    done = inputs.run("sync", *arguments_of(change))
     assert done.exit_code == ExitCode.WRONG_INPUT
     assert done.stdout == ""
     assert len(done.stderr.strip().splitlines()) == 1
@@ -202,15 +202,15 @@ def test_wrong_flags(desk: Desk, change: dict[str, str | None] | list[str], word
 
 @pytest.mark.parametrize(("change", "words"), FLAGS, ids=lambda value: str(value)[:60])
 def test_the_same_in_json_is_one_object(
-    desk: Desk, change: dict[str, str | None] | list[str], words: str
+    inputs: InputFiles, change: dict[str, str | None] | list[str], words: str
 ) -> None:
     if "xml" in change:
         return
-    done = desk.run("sync", *arguments_of(change), "--output", "json")
+    done = inputs.run("sync", *arguments_of(change), "--output", "json")
     assert done.exit_code == ExitCode.WRONG_INPUT
-    said = json.loads(done.stdout)
-    assert set(said) == {"reason", "message"}
-    assert words in said["message"]
+    document = json.loads(done.stdout)
+    assert set(document) == {"reason", "message"}
+    assert words in document["message"]
 
 
 FILES: list[tuple[list[str], str]] = [
@@ -255,8 +255,8 @@ FILES: list[tuple[list[str], str]] = [
 
 
 @pytest.mark.parametrize(("arguments", "words"), FILES, ids=lambda value: str(value)[:60])
-def test_wrong_files(desk: Desk, arguments: list[str], words: str) -> None:
-    done = desk.run("sync", "--data-dir=~/data", "--output=json", *arguments)
+def test_wrong_files(inputs: InputFiles, arguments: list[str], words: str) -> None:
+    done = inputs.run("sync", "--data-dir=~/data", "--output=json", *arguments)
     assert done.exit_code == ExitCode.WRONG_INPUT
     assert words in json.loads(done.stdout)["message"]
 
@@ -276,14 +276,14 @@ def test_wrong_files(desk: Desk, arguments: list[str], words: str) -> None:
         (["--repo=~/", "--watch-path=data", "--deployment-mode=../x"], ".."),
     ],
 )
-def test_wrong_dev_watch(desk: Desk, arguments: list[str], words: str) -> None:
-    done = desk.run("dev", "watch", "--data-dir=~/data", *arguments)
+def test_wrong_dev_watch(inputs: InputFiles, arguments: list[str], words: str) -> None:
+    done = inputs.run("dev", "watch", "--data-dir=~/data", *arguments)
     assert done.exit_code == ExitCode.WRONG_INPUT
     assert words in done.stderr
     assert "secret-word" not in done.stderr
 
 
-def test_a_diff_is_not_json(desk: Desk) -> None:
-    done = desk.run("plan", *arguments_of([]), "--diff", "--output=json")
+def test_a_diff_is_not_json(inputs: InputFiles) -> None:
+    done = inputs.run("plan", *arguments_of([]), "--diff", "--output=json")
     assert done.exit_code == ExitCode.WRONG_INPUT
     assert "--diff" in json.loads(done.stdout)["message"]

@@ -138,7 +138,7 @@ def test_an_expression_can_be_read_and_asks_only_for_what_is_exported(query: Que
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("ignition_sync_gateway_synced", "no process exports ignition_sync_gateway_synced"),
         ("ignition_sync_sync_duration_seconds", "ignition_sync_sync_duration_seconds is no series"),
@@ -148,8 +148,8 @@ def test_an_expression_can_be_read_and_asks_only_for_what_is_exported(query: Que
         ("sum(", "here: "),
     ],
 )
-def test_a_wrong_name_would_be_noticed(text: str, told: str) -> None:
-    with pytest.raises((AssertionError, pytest.fail.Exception), match=re.escape(told)):
+def test_a_wrong_name_would_be_noticed(text: str, message: str) -> None:
+    with pytest.raises((AssertionError, pytest.fail.Exception), match=re.escape(message)):
         assert wrong_names(Query("here", text)) == []
 
 
@@ -197,13 +197,13 @@ def test_an_alert_says_what_is_wrong_and_where_help_is(rule: Json) -> None:
     assert re.fullmatch(r"Stoker[A-Za-z]+", rule["alert"])
     assert rule["labels"]["severity"] in {"critical", "warning"}
     assert rule.get("for", "1m") == promql.display_duration(promql.parse_duration(rule.get("for", "1m")))
-    told = rule["annotations"]
-    assert told.keys() == {"summary", "description", "runbook_url"}
+    noted = rule["annotations"]
+    assert noted.keys() == {"summary", "description", "runbook_url"}
     anchor = f"docs/troubleshooting.md#{rule['alert'].lower()}"
-    assert told["runbook_url"] == anchor
+    assert noted["runbook_url"] == anchor
     assert f"\n### {rule['alert']}\n\n" in TROUBLE
     # A label that the expression sums away would stand empty in the sentence.
-    used = set(re.findall(r"\$labels\.(\w+)", " ".join(told.values())))
+    used = set(re.findall(r"\$labels\.(\w+)", " ".join(noted.values())))
     kept = [set(found.split(", ")) for found in re.findall(r"\bby \(([^)]+)\)", rule["expr"])]
     assert used <= (kept[0] if kept else set())
 
@@ -275,9 +275,9 @@ def test_the_page_has_every_condition() -> None:
 
 def test_the_page_has_every_event() -> None:
     section = PAGE.partition("\n## Events\n")[2].partition("\n## ")[0]
-    told = set(re.findall(r"^\| ([A-Z]\w+) \| (?:Normal|Warning) \|", section, re.MULTILINE))
-    assert told <= {str(reason) for reason in Reason}
-    assert _reasons_of_events() - told == set()
+    names = set(re.findall(r"^\| ([A-Z]\w+) \| (?:Normal|Warning) \|", section, re.MULTILINE))
+    assert names <= {str(reason) for reason in Reason}
+    assert _reasons_of_events() - names == set()
 
 
 def _reasons_of_events() -> set[str]:

@@ -45,9 +45,9 @@ def test_the_page_and_the_reference_know_the_same_conditions_of_each_kind() -> N
     rows = re.findall(r"^\| ([A-Z]\w+) \| ([^|]+) \|", section, re.MULTILINE)
     with_status = [kind for kind in KINDS if kind.conditions]
     for kind in with_status:
-        told = {name for name, of in rows if _is_of(kind.name, of)}
+        names = {name for name, of in rows if _is_of(kind.name, of)}
         known = {str(name) for name, text in kind.conditions.items() if not text.endswith("reserved.")}
-        assert told == known, kind.name
+        assert names == known, kind.name
 
 
 def _is_of(kind: str, kinds: str) -> bool:
@@ -62,6 +62,6 @@ def test_the_page_has_every_log_event_however_its_logger_is_come_by() -> None:
         r'(?<!`)(?:\blog|get_logger\(__name__\))\.(?:debug|info|warning|error|exception)\(\s*"([^"]+)"'
     )
     files = (ROOT / "src" / "stoker").rglob("*.py")
-    said = {name for file in files for name in call.findall(file.read_text())}
-    assert len(said) > 100
-    assert sorted(name for name in said if f"\n| `{name}` | " not in PAGE) == []
+    names = {name for file in files for name in call.findall(file.read_text())}
+    assert len(names) > 100
+    assert sorted(name for name in names if f"\n| `{name}` | " not in PAGE) == []

@@ -87,17 +87,17 @@ def test_nothing_loads_code_of_others() -> None:
 def test_every_field_of_a_kind_has_its_promise(kind: CustomResourceKind) -> None:
     text = (ROOT / "docs" / "api-versions.md").read_text()
     (row,) = re.findall(rf"^\| {kind.name} \|(.*)\|(.*)\|(.*)\|$", text, re.MULTILINE)
-    said = {
+    names = {
         name: note
         for note, cell in zip(("Stable: ", "", "Experimental: "), row, strict=True)
         for name in re.findall(r"`(\w+)`", cell)
     }
     schema: Any = schema_for(kind)
     fields = schema["properties"]["spec"]["properties"]
-    assert said.keys() == fields.keys()
+    assert names.keys() == fields.keys()
     for name, field in fields.items():
-        told = [note for note in ("Stable: ", "Experimental: ") if note in field.get("description", "")]
-        assert told == ([said[name]] if said[name] else []), name
+        lines = [note for note in ("Stable: ", "Experimental: ") if note in field.get("description", "")]
+        assert lines == ([names[name]] if names[name] else []), name
 
 
 def test_every_secret_that_a_resource_can_name_is_on_the_page() -> None:

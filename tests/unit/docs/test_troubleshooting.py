@@ -17,12 +17,12 @@ def test_every_reason_is_explained_once_and_nothing_else_is() -> None:
 
 def test_every_reason_is_used_by_the_code() -> None:
     """A word that nothing says would stand on the page for nobody, and be looked for in vain."""
-    said = {
+    names = {
         name
         for file in SOURCE.rglob("*.py")
         for name in re.findall(r"\bReason\.([A-Z0-9_]+)", file.read_text())
     }
-    assert [reason.name for reason in Reason if reason.name not in said] == []
+    assert [reason.name for reason in Reason if reason.name not in names] == []
 
 
 def test_every_section_says_what_is_seen_and_where_to_begin() -> None:

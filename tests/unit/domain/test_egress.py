@@ -68,9 +68,9 @@ ALLOWED = [
 
 @pytest.mark.parametrize(("address", "why"), REFUSED)
 def test_refused_addresses(address: str, why: str) -> None:
-    said = POLICY.refuses_address(ipaddress.ip_address(address))
-    assert said is not None
-    assert why in said
+    refusal = POLICY.refuses_address(ipaddress.ip_address(address))
+    assert refusal is not None
+    assert why in refusal
 
 
 @pytest.mark.parametrize("address", ALLOWED)

@@ -43,8 +43,8 @@ def test_pods_that_were_made_before_there_were_any_are_as_good_as_new_ones() -> 
         "stoker:1", "Always", SidecarMode.NATIVE, (), (), 300.0, "2Gi", None, None, (), None
     )
     assert plain.digest == "6c934f027637a509"
-    told = SidecarTemplate(
+    result = SidecarTemplate(
         *("stoker:1", "Always", SidecarMode.NATIVE, (), (), 300.0, "2Gi", None, None, (), None),
         environment=(("OTEL_A", "1"),),
     )
-    assert told.digest != plain.digest
+    assert result.digest != plain.digest

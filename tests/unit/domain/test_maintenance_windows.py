@@ -107,9 +107,9 @@ except Exception as error:
     print(type(error).__name__, error)
 """
     env = {**os.environ, "PYTHONTZPATH": ""}
-    said = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
-    assert said.stdout.startswith("Misconfigured ")
-    assert "add tzdata" in said.stdout
+    output = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
+    assert output.stdout.startswith("Misconfigured ")
+    assert "add tzdata" in output.stdout
 
 
 def test_a_window_without_duration_is_refused() -> None:

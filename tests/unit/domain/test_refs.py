@@ -163,8 +163,8 @@ def test_no_part_of_a_password_in_an_address_is_shown_wherever_it_is(text: str) 
 
 
 def test_an_at_sign_in_a_path_is_no_password() -> None:
-    said = "fatal: 'https://host:8080/x@2.git' and https://host/y@3.git are gone, ask me@host"
-    assert without_userinfo(said) == said
+    text = "fatal: 'https://host:8080/x@2.git' and https://host/y@3.git are gone, ask me@host"
+    assert without_userinfo(text) == text
 
 
 @pytest.mark.parametrize(

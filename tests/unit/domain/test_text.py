@@ -11,9 +11,9 @@ TOKEN = "t0ken-" + "abcdefghij" * 4
 
 @pytest.mark.parametrize("before", range(150, 205, 5))
 def test_a_secret_that_the_cut_goes_through_leaves_no_part(before: int) -> None:
-    said = quote_line("x" * before + TOKEN + "y" * 500, 200, (TOKEN,))
-    assert len(said) == 200
-    assert "t0ken" not in said
+    message = quote_line("x" * before + TOKEN + "y" * 500, 200, (TOKEN,))
+    assert len(message) == 200
+    assert "t0ken" not in message
 
 
 def test_many_secrets_that_are_hidden_bring_no_part_of_another_into_view() -> None:

@@ -871,13 +871,13 @@ def test_a_small_change_beside_a_large_ledger_writes_little_more_than_itself(dis
 
 
 def test_progress_is_reported(disk: Disk) -> None:
-    told: list[tuple[str, int, int]] = []
+    lines: list[tuple[str, int, int]] = []
     (disk.place / "d").mkdir()
     plan = SyncPlan(writes=(disk.write("d/a", b"1"), disk.write("d/b", b"2")))
     apply_plan(
-        disk.folder, plan, LedgerStore.load(disk.folder), disk.read, progress=lambda *step: told.append(step)
+        disk.folder, plan, LedgerStore.load(disk.folder), disk.read, progress=lambda *step: lines.append(step)
     )
-    assert told == [("staging", 1, 2), ("staging", 2, 2), ("publishing", 1, 2), ("publishing", 2, 2)]
+    assert lines == [("staging", 1, 2), ("staging", 2, 2), ("publishing", 1, 2), ("publishing", 2, 2)]
 
 
 def test_folders_that_are_swapped_for_symlinks_all_the_time_let_nothing_out(

@@ -76,8 +76,8 @@ def processes() -> Iterator[Processes]:
 
 
 def errors(data: Path) -> str:
-    said = data.parent / "errors"
-    return said.read_text(encoding="utf-8") if said.exists() else ""
+    message = data.parent / "errors"
+    return message.read_text(encoding="utf-8") if message.exists() else ""
 
 
 def files(data: Path) -> dict[str, bytes]:

@@ -311,15 +311,15 @@ def test_a_folder_that_cannot_be_entered_stops_the_pass_where_it_matters(tmp_pat
     ledger = remembered(tmp_path, "d/sub/ours")
     for name in ("d/sub", "d/theirs"):
         (tmp_path / name).chmod(mode)
-    said = "d/sub/ours failed: Permission denied" if mode else "d/sub failed: Permission denied"
+    result = "d/sub/ours failed: Permission denied" if mode else "d/sub failed: Permission denied"
     try:
         with without_privileges(tmp_path) as folder:
             live = scan_folder(folder, Ledger(), managed_folders=["d"])
-            with pytest.raises(Retry, match=said) as failed:
+            with pytest.raises(Retry, match=result) as failed:
                 scan_folder(folder, Ledger(), managed_folders=["d"], compared=["d/sub/ours"])
-            with pytest.raises(Retry, match=said):
+            with pytest.raises(Retry, match=result):
                 scan_folder(folder, ledger, managed_folders=["d"])
-            with pytest.raises(Retry, match=said):
+            with pytest.raises(Retry, match=result):
                 scan_folder(folder, ledger, compared=["d/sub/ours"], walk=False)
     finally:
         for name in ("d/sub", "d/theirs"):

@@ -35,10 +35,10 @@ def last_stage() -> list[tuple[str, str]]:
 
 
 def test_the_dockerfile_describes_the_same_container_as_the_archive() -> None:
-    said = dict(last_stage())
-    assert dict(pair.split("=", 1) for pair in said["ENV"].split()) == ENVIRONMENT
-    assert said["USER"] == f"{USER}:{USER}"
-    assert said["ENTRYPOINT"] == '["stoker"]'
+    fields = dict(last_stage())
+    assert dict(pair.split("=", 1) for pair in fields["ENV"].split()) == ENVIRONMENT
+    assert fields["USER"] == f"{USER}:{USER}"
+    assert fields["ENTRYPOINT"] == '["stoker"]'
 
 
 def test_every_part_that_is_shipped_names_the_licence() -> None:
@@ -146,13 +146,13 @@ def test_each_action_is_held_to_a_version_or_a_commit(workflow: dict[str, Any]) 
 
 def test_each_make_target_of_a_workflow_exists(workflow: dict[str, Any]) -> None:
     targets = {name for line in _TARGET.findall((ROOT / "Makefile").read_text()) for name in line.split()}
-    said = {
+    names = {
         name
         for step in steps(workflow)
         for name in re.findall(r"\bmake ([a-z-]+)\b", step.get("run", ""))
         if name
     }
-    assert said <= targets
+    assert names <= targets
 
 
 def test_every_action_is_pinned_by_the_hash_of_a_commit(workflow: dict[str, Any]) -> None:

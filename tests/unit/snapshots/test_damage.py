@@ -279,10 +279,10 @@ def forged(change: Callable[[dict[str, Any]], object] = lambda head: None, **par
     change(head)
     paths = whole[at + head_size : at + head_size + paths_size]
     rows = whole[at + head_size + paths_size : -32]
-    told = parts.get("head", json.dumps(head).encode())
+    result = parts.get("head", json.dumps(head).encode())
     paths = parts.get("paths", paths)
-    sizes = parts.get("sizes", (len(told), len(paths), parts.get("text", text), contents_size, files_size))
-    body: bytes = PREFIX.pack(MAGIC, FORMAT, *sizes) + told + paths + rows
+    sizes = parts.get("sizes", (len(result), len(paths), parts.get("text", text), contents_size, files_size))
+    body: bytes = PREFIX.pack(MAGIC, FORMAT, *sizes) + result + paths + rows
     return body + hashlib.sha256(body).digest()
 
 

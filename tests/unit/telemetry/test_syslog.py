@@ -149,9 +149,9 @@ def test_messages_without_room_are_counted_and_no_caller_waits(capsys: pytest.Ca
         "ignition_sync_audit_exported_total": 0,
         "ignition_sync_audit_dropped_total": 50,
     }
-    said = capsys.readouterr().err
-    assert said.count("audit.dropped") == 2, "once when it began, and once at the end with the sum"
-    assert '"dropped":50' in said
+    printed = capsys.readouterr().err
+    assert printed.count("audit.dropped") == 2, "once when it began, and once at the end with the sum"
+    assert '"dropped":50' in printed
 
 
 def test_an_untrusted_server_gets_nothing(tmp_path: Path) -> None:

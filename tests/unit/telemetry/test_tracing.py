@@ -54,8 +54,8 @@ def test_spans_stand_below_each_other_and_below_what_came_from_elsewhere(collect
     assert tracing.traceparent() == ""
     with tracing.span("outer", parent=GIVEN, name="plant"):
         carried = tracing.traceparent()
-        with tracing.step("inner") as told:
-            told.say(files=3)
+        with tracing.step("inner") as text:
+            text.say(files=3)
         with tracing.laps("first") as laps:
             laps.lap("second")
     with tracing.step("idle"):

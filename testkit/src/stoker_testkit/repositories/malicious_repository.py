@@ -122,12 +122,12 @@ class Attack(MaliciousRepository):
         self,
         intent: FilesIntent = INTENT,
         *,
-        keeper: FolderSync | None = None,
-        wish: SyncOptions = FULL_SYNC,
+        folder_sync: FolderSync | None = None,
+        options: SyncOptions = FULL_SYNC,
     ) -> SyncReport:
         """One whole pass; raises `UnmanagedFileChanged` if it went too far, whatever else came of it."""
         with self.guarded():
-            return await (keeper or open_keeper(self.job(intent))).sync(wish)
+            return await (folder_sync or open_keeper(self.job(intent))).sync(options)
 
     @contextmanager
     def guarded(self) -> Iterator[None]:

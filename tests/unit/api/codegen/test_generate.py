@@ -41,8 +41,8 @@ def test_check_names_files_that_were_edited_are_missing_or_belong_to_nothing(
     (project / "config" / "crd" / "stoker.io_furnaces.yaml").write_text(f"# {GENERATED}\n")
     (project / "docs" / "spec" / "index.md").write_text("Written by hand.\n")
     assert main(["--root", str(project), "--check"]) == 1
-    said = capsys.readouterr().err
-    assert [line.split(" is out of date")[0] for line in said.splitlines()] == [
+    printed = capsys.readouterr().err
+    assert [line.split(" is out of date")[0] for line in printed.splitlines()] == [
         "config/crd/stoker.io_furnaces.yaml",
         "config/crd/stoker.io_stokers.yaml",
         "docs/spec/watchrule.md",

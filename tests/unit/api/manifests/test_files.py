@@ -49,17 +49,17 @@ def test_the_refusal_names_file_document_and_field() -> None:
 
 def test_every_problem_is_reported_at_once() -> None:
     wrong = STOKER.replace(b"ref: main", b"ref: '-x', branch: y").replace(b"name: winery", b"name: Winery")
-    said = refused(wrong)
-    assert "spec.git.branch: there is no such field" in said
-    assert "spec.git.ref: must be a branch" in said
-    assert "metadata.name: must be lower-case" in said
+    message = refused(wrong)
+    assert "spec.git.branch: there is no such field" in message
+    assert "spec.git.ref: must be a branch" in message
+    assert "metadata.name: must be lower-case" in message
 
 
 def test_a_flood_of_problems_is_cut_short() -> None:
     many = b", ".join(b"x%d: 1" % number for number in range(50))
-    said = refused(STOKER.replace(b"ref: main", b"ref: main, " + many))
-    assert "spec.git.x9: there is no such field" in said
-    assert said.endswith("and 40 more")
+    message = refused(STOKER.replace(b"ref: main", b"ref: main, " + many))
+    assert "spec.git.x9: there is no such field" in message
+    assert message.endswith("and 40 more")
 
 
 def test_unknown_fields_may_be_allowed() -> None:

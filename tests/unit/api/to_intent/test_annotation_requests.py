@@ -90,8 +90,8 @@ def test_what_cannot_be_read_is_left_out_with_a_notice(key: str, value: str) -> 
 
 @pytest.mark.parametrize("moment", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"])
 def test_a_request_at_a_moment_that_utc_does_not_have_is_left_out_with_a_notice(moment: str) -> None:
-    said = {"stoker.io/requested-ref": "main", "stoker.io/requested-at": moment}
-    found, notices = parse_requests(said, "stoker.io")
+    noted = {"stoker.io/requested-ref": "main", "stoker.io/requested-at": moment}
+    found, notices = parse_requests(noted, "stoker.io")
     assert found.ref is None or found.ref.at is None
     assert [notice.reason for notice in notices] == [Reason.INVALID_VALUE]
 
@@ -99,8 +99,8 @@ def test_a_request_at_a_moment_that_utc_does_not_have_is_left_out_with_a_notice(
 @pytest.mark.parametrize(("name", "value"), [("approved-plan", "?"), ("approved-ref", "-x")])
 @pytest.mark.parametrize("prefix", ["", "stoker.io/"])
 def test_an_approval_whose_limits_cannot_be_read_is_none(prefix: str, name: str, value: str) -> None:
-    said = {f"{prefix}approved-by": "lead", f"{prefix}approved-at": "2026-03-02T08:15:00Z"}
-    assert parse_requests(said, "stoker.io")[0].approval is not None
-    found, notices = parse_requests(said | {f"{prefix}{name}": value}, "stoker.io")
+    noted = {f"{prefix}approved-by": "lead", f"{prefix}approved-at": "2026-03-02T08:15:00Z"}
+    assert parse_requests(noted, "stoker.io")[0].approval is not None
+    found, notices = parse_requests(noted | {f"{prefix}{name}": value}, "stoker.io")
     assert found.approval is None
     assert len(notices) == 1

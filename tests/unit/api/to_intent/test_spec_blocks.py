@@ -132,7 +132,7 @@ def test_amounts_are_text_in_a_fixed_order() -> None:
 
 
 @pytest.mark.parametrize(
-    ("resources", "told"),
+    ("resources", "message"),
     [
         (
             {"requests": {"memory": "512Mi"}},
@@ -144,9 +144,9 @@ def test_amounts_are_text_in_a_fixed_order() -> None:
     ],
 )
 def test_a_request_above_its_limit_is_refused_before_a_pod_is(
-    resources: dict[str, object], told: str
+    resources: dict[str, object], message: str
 ) -> None:
-    with pytest.raises(InvalidValue, match=told):
+    with pytest.raises(InvalidValue, match=message):
         intent(agent={"resources": resources})
 
 

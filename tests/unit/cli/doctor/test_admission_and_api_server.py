@@ -59,17 +59,16 @@ def test_what_is_only_described_otherwise_is_no_difference() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "reason"),
+    ("message", "reason"),
     [
         ("tls: failed to verify certificate: x509: certificate has expired", Reason.CERTIFICATE_NOT_TRUSTED),
         ("dial tcp 10.0.0.1:443: connect: connection refused", Reason.SERVICE_UNREACHABLE),
         ('no endpoints available for service "hooks"', Reason.SERVICE_UNREACHABLE),
     ],
 )
-def test_what_the_api_server_says_of_a_webhook_that_it_could_not_ask(said: str, reason: Reason) -> None:
-    words = (
-        f'Internal error occurred: failed calling webhook "approve.stoker.io": failed to call webhook: {said}'
-    )
+def test_what_the_api_server_says_of_a_webhook_that_it_could_not_ask(message: str, reason: Reason) -> None:
+    failed = 'Internal error occurred: failed calling webhook "approve.stoker.io"'
+    words = f"{failed}: failed to call webhook: {message}"
     found = unanswered_finding(ServerError(words, status=500), WEBHOOKS)
     assert (found.mark, found.reason) == (FindingStatus.WRONG, reason)
     assert "-n home " in found.fix
@@ -81,7 +80,7 @@ def test_another_failure_of_the_api_server_is_not_the_webhooks() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "mark"),
+    ("message", "mark"),
     [
         ('admission webhook "approve.stoker.io" denied the request: you are not nobody', FindingStatus.WELL),
         (
@@ -94,6 +93,6 @@ def test_another_failure_of_the_api_server_is_not_the_webhooks() -> None:
         ),
     ],
 )
-def test_only_a_refusal_of_our_own_webhook_shows_that_it_is_asked(said: str, mark: FindingStatus) -> None:
-    error = Forbidden(f"create stokers: {said}", status=403, reason=Reason.REJECTED)
+def test_only_a_refusal_of_our_own_webhook_shows_that_it_is_asked(message: str, mark: FindingStatus) -> None:
+    error = Forbidden(f"create stokers: {message}", status=403, reason=Reason.REJECTED)
     assert refused_finding(error, "plant").mark is mark

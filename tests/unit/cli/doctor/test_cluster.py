@@ -63,7 +63,7 @@ SELECTOR = "line=filling,tier in (prod)"
 
 
 @pytest.mark.parametrize(
-    ("status", "reason", "mark", "said"),
+    ("status", "reason", "mark", "text"),
     [
         ("True", "Cloned", FindingStatus.NOTE, ", from here; the controller says: of the controller"),
         ("False", "RefNotFound", FindingStatus.WRONG, "of the controller"),
@@ -77,9 +77,9 @@ SELECTOR = "line=filling,tier in (prod)"
     ],
 )
 async def test_of_a_repository_that_is_not_reached_from_here_the_controllers_word_counts(
-    tmp_path: Path, status: Any, reason: str, mark: FindingStatus, said: str
+    tmp_path: Path, status: Any, reason: str, mark: FindingStatus, text: str
 ) -> None:
-    told = Condition(
+    condition = Condition(
         type="RepoCloned",
         status=status,
         reason=reason,
@@ -90,10 +90,10 @@ async def test_of_a_repository_that_is_not_reached_from_here_the_controllers_wor
         reserved.bind(("127.0.0.1", 0))
         nowhere = f"http://127.0.0.1:{reserved.getsockname()[1]}/plant.git"
         case = case_of(kubeconfig_for("http://127.0.0.1:1", tmp_path))
-        case.subject = subject_of(line(nowhere), *([told] if status else []))
+        case.subject = subject_of(line(nowhere), *([condition] if status else []))
         (found,) = await looked(SOURCE[-1:], case)
     assert (found.check, found.mark) == ("git", mark)
-    assert found.said.endswith(said)
+    assert found.said.endswith(text)
     assert found.reason is (Reason.REF_NOT_FOUND if mark is FindingStatus.WRONG else None)
     assert bool(found.fix) is (mark is not FindingStatus.NOTE)
 
@@ -163,7 +163,7 @@ async def test_a_namespace_without_an_operator_is_not_reported_to_have_one(tmp_p
 
 
 @pytest.mark.parametrize(
-    ("holder", "said"),
+    ("holder", "message"),
     [
         ("", "is held by no replica"),
         ("ghost", "was last renewed by ghost at 2020-01-01T00:00:00Z, and not since"),
@@ -171,7 +171,7 @@ async def test_a_namespace_without_an_operator_is_not_reported_to_have_one(tmp_p
     ],
 )
 async def test_a_lease_is_watched_before_its_holder_is_called_dead(
-    tmp_path: Path, holder: str, said: str
+    tmp_path: Path, holder: str, message: str
 ) -> None:
     beats = itertools.count()
 
@@ -186,8 +186,8 @@ async def test_a_lease_is_watched_before_its_holder_is_called_dead(
         case = case_of(kubeconfig_for(address, tmp_path))
         case.operator = OperatorInstallation("home")
         (found,) = await looked(OPERATOR[:1], case)
-    assert found.said.endswith(said)
-    assert found.reason is (None if said == "leads" else Reason.CONTROLLER_SILENT)
+    assert found.said.endswith(message)
+    assert found.reason is (None if message == "leads" else Reason.CONTROLLER_SILENT)
 
 
 async def test_an_account_of_agents_without_rights_is_named(tmp_path: Path) -> None:
@@ -209,10 +209,10 @@ def test_json_output_counts_what_was_not_tried(tmp_path: Path) -> None:
     with stub_api(lambda path, _: VERSION if path == "/version" else None) as address:
         command = ["doctor", f"--kubeconfig={kubeconfig_for(address, tmp_path)}", "--output=json"]
         done = CliRunner().invoke(cli, command)
-    said = json.loads(done.stdout)
-    assert (done.exit_code, said["well"]) == (ExitCode.DONE, True)
-    unseen = [one for one in said["findings"] if one["mark"] == "untried"]
-    assert said["untried"] == len(unseen) > 0
+    document = json.loads(done.stdout)
+    assert (done.exit_code, document["well"]) == (ExitCode.DONE, True)
+    unseen = [one for one in document["findings"] if one["mark"] == "untried"]
+    assert document["untried"] == len(unseen) > 0
 
 
 # A clock that is wrong.

@@ -36,10 +36,10 @@ def test_an_error_is_printed_in_full() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "told"), [(-5, "0s"), (0, "0s"), (59, "59s"), (60, "1m"), (7_300, "2h"), (200_000, "2d")]
+    ("seconds", "message"), [(-5, "0s"), (0, "0s"), (59, "59s"), (60, "1m"), (7_300, "2h"), (200_000, "2d")]
 )
-def test_an_age_is_printed_in_its_largest_unit(seconds: float, told: str) -> None:
-    assert format_age(NOW - timedelta(seconds=seconds), NOW) == told
+def test_an_age_is_printed_in_its_largest_unit(seconds: float, message: str) -> None:
+    assert format_age(NOW - timedelta(seconds=seconds), NOW) == message
 
 
 def test_what_never_was_has_no_age() -> None:

@@ -57,8 +57,8 @@ def test_what_is_left_behind_is_named_and_no_secret_is_repeated() -> None:
 
 def test_the_annotations_that_it_asks_for_are_those_of_pods() -> None:
     text = from_git_sync(GIT_SYNC, "site", "site1").text()
-    (said,) = [line for line in text.splitlines() if line.startswith("# pods: ")]
-    named = {word for word in said.split() if "/" in word}
+    (lines,) = [line for line in text.splitlines() if line.startswith("# pods: ")]
+    named = {word for word in lines.split() if "/" in word}
     assert named == {f"{PREFIX}{PodAnnotationKey.INJECT}", f"{PREFIX}{PodAnnotationKey.SERVICE_PATH}"}
 
 
@@ -102,8 +102,8 @@ def test_every_period_becomes_one_that_the_api_takes(period: str, interval: str,
 
 
 def test_that_the_servers_keys_were_checked_is_not_forgotten_in_silence() -> None:
-    (said,) = [one for one in from_git_sync(GIT_SYNC, "site", "site1").remarks if "known_hosts" in one]
-    assert "spec.git.auth.sshKey.knownHostsSecretRef" in said
+    (lines,) = [one for one in from_git_sync(GIT_SYNC, "site", "site1").remarks if "known_hosts" in one]
+    assert "spec.git.auth.sshKey.knownHostsSecretRef" in lines
 
 
 def test_a_github_app_is_taken_over() -> None:
@@ -220,11 +220,11 @@ def test_a_gatewaysync_becomes_a_stoker_with_its_profiles() -> None:
 
 
 def test_what_a_person_has_to_check_is_reported() -> None:
-    said = "\n".join(from_gateway_sync(GATEWAY_SYNC).remarks)
-    assert "designerSessionPolicy differs between profiles (proceed, wait)" in said
-    assert "mapping projects of profile minimal says no type; dir was taken" in said
-    assert "stoker.io/sync-profile: line-NAME" in said
-    assert "spec.agent was left out" in said
+    text = "\n".join(from_gateway_sync(GATEWAY_SYNC).remarks)
+    assert "designerSessionPolicy differs between profiles (proceed, wait)" in text
+    assert "mapping projects of profile minimal says no type; dir was taken" in text
+    assert "stoker.io/sync-profile: line-NAME" in text
+    assert "spec.agent was left out" in text
 
 
 def test_a_key_with_a_dot_in_it_is_one_key() -> None:

@@ -32,8 +32,10 @@ def test_no_webhook_is_asked_for_authors_unless_enabled() -> None:
 
 def test_names_are_those_of_the_namespace(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POD_IP", "10.0.0.7")
-    said = options(*NAMED, "--webhook-cert-secret=tls", "--peers-service=rev-peers, 10.0.0.9:9444,rev.x.svc")
-    found = _settings(said, "home")
+    result = options(
+        *NAMED, "--webhook-cert-secret=tls", "--peers-service=rev-peers, 10.0.0.9:9444,rev.x.svc"
+    )
+    found = _settings(result, "home")
     assert isinstance(found.certificate, SelfSignedCertificates)
     assert found.certificate.names == ("rev.home.svc", "rev.home.svc.cluster.local")
     assert found.certificate.terms.mutual
@@ -49,13 +51,13 @@ def test_without_a_secret_the_certificate_is_managed_elsewhere() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["--webhook-service=rev"], "give --webhook-configuration its name"),
         (["--webhook-configuration=conf"], "a certificate needs a name"),
         ([*NAMED, "--author-patience=soon"], "--author-patience: "),
     ],
 )
-def test_what_is_missing_is_named(words: list[str], said: str) -> None:
-    with pytest.raises(Misconfigured, match=said):
+def test_what_is_missing_is_named(words: list[str], message: str) -> None:
+    with pytest.raises(Misconfigured, match=message):
         author_seams(options("--enable-author-webhook=true", *words), "home")

@@ -104,10 +104,10 @@ def test_a_newer_major_protocol_is_refused_by_name_and_a_newer_minor_one_is_not(
 
 
 def test_a_bare_commit_is_a_target_to_apply() -> None:
-    said = AgentMetadata.parse(
+    metadata = AgentMetadata.parse(
         {"targets": json.dumps({"a": COMMIT, "b": {"commit": COMMIT, "mode": "plan"}})}
     )
-    assert said.targets == {"a": GatewayTarget(COMMIT), "b": GatewayTarget(COMMIT, SyncMode.PLAN)}
+    assert metadata.targets == {"a": GatewayTarget(COMMIT), "b": GatewayTarget(COMMIT, SyncMode.PLAN)}
 
 
 def test_both_specified_shapes_are_read() -> None:

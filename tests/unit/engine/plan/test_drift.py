@@ -83,7 +83,7 @@ def test_an_api_key_and_the_gateways_own_places_are_not_extra() -> None:
 
 def test_drift_is_reported_in_order_and_by_kind() -> None:
     edited = LiveEntry(LiveKind.FILE, THEIRS)
-    told = found(wrote("d/a", "d/b", "d/c"), z=STRANGER, y=STRANGER, b=edited, a=edited, c=None)
-    assert told.kinds == {"modified": ("d/a", "d/b"), "missing": ("d/c",), "extra": ("d/y", "d/z")}
-    assert told
+    result = found(wrote("d/a", "d/b", "d/c"), z=STRANGER, y=STRANGER, b=edited, a=edited, c=None)
+    assert result.kinds == {"modified": ("d/a", "d/b"), "missing": ("d/c",), "extra": ("d/y", "d/z")}
+    assert result
     assert not find_drift(wrote("d/a"), LiveDifferences(walked=True))

@@ -115,9 +115,9 @@ def test_an_equivalent_file_is_not_written_and_is_remembered_as_it_is_on_disk() 
 
 
 def test_json_output_has_the_action_for_each_file() -> None:
-    told = WHOLE.as_json()["actions"]
-    assert isinstance(told, list)
-    assert [one["action"] for one in told] == [
+    result = WHOLE.as_json()["actions"]
+    assert isinstance(result, list)
+    assert [one["action"] for one in result] == [
         "delete",
         "delete",
         "add",

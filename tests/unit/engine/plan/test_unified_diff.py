@@ -40,14 +40,14 @@ def test_a_change_is_shown_with_its_context() -> None:
 def test_it_is_what_git_prints(old: bytes, new: bytes, tmp_path: Path) -> None:
     (tmp_path / "old").write_bytes(old)
     (tmp_path / "new").write_bytes(new)
-    told = subprocess.run(
+    output = subprocess.run(
         ["git", "diff", "--no-index", "--no-color", "old", "new"],
         cwd=tmp_path,
         capture_output=True,
         check=False,
     )
     ours = list(unified_diff("f", old, new))[2:]
-    theirs = told.stdout.decode().splitlines()[4:]
+    theirs = output.stdout.decode().splitlines()[4:]
     # git repeats a heading after the second @@, and names no file for an empty one.
     assert ours == [line.rpartition(" @@")[0] + " @@" if line.startswith("@@") else line for line in theirs]
 

@@ -53,9 +53,9 @@ def test_json_is_json(content: bytes) -> None:
     ],
 )
 def test_invalid_json_is_reported_with_its_line(content: bytes, why: str) -> None:
-    told = json_problem(content)
-    assert told is not None
-    assert told.startswith(why)
+    message = json_problem(content)
+    assert message is not None
+    assert message.startswith(why)
     assert not is_surely_json(content)
 
 
@@ -98,10 +98,10 @@ print("refused")
 
 
 def test_nesting_without_end_is_refused_and_breaks_nothing() -> None:
-    told = subprocess.run(
+    output = subprocess.run(
         [sys.executable, "-c", DEEP], capture_output=True, text=True, timeout=60, check=False
     )
-    assert told.stdout == "refused\n", told.stderr
+    assert output.stdout == "refused\n", output.stderr
 
 
 def test_time_is_linear() -> None:

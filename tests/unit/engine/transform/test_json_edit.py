@@ -186,10 +186,10 @@ print("refused")
 
 
 def test_nesting_without_end_is_refused_and_breaks_nothing() -> None:
-    told = subprocess.run(
+    output = subprocess.run(
         [sys.executable, "-c", DEEP], capture_output=True, text=True, timeout=60, check=False
     )
-    assert told.stdout == "refused\n", told.stderr
+    assert output.stdout == "refused\n", output.stderr
 
 
 def test_what_the_reader_sees_is_what_was_set() -> None:

@@ -129,8 +129,8 @@ def test_the_same_keys_are_known_as_ssh_knows(tmp_path: Path) -> None:
             assert path.read_bytes().count(b"|1|") >= 3
         for host in ("git.test", "[git.test]:2222", "other.test", "nobody.example", "10.0.0.1"):
             argv = ["ssh-keygen", "-l", "-F", host, "-f", path]
-            said = subprocess.run(argv, check=False, capture_output=True, text=True).stdout
-            expected = sorted(word for word in said.split() if word.startswith("SHA256:"))
+            output = subprocess.run(argv, check=False, capture_output=True, text=True).stdout
+            expected = sorted(word for word in output.split() if word.startswith("SHA256:"))
             assert sorted(key.fingerprint for key in known_keys(path.read_bytes(), host)) == expected
 
 
@@ -168,13 +168,13 @@ def test_a_hostile_pattern_costs_no_time() -> None:
 
 
 def test_what_ssh_tells_about_its_way_is_read_and_left_out() -> None:
-    said = (
+    result = (
         "OpenSSH_9.2p1 Debian, OpenSSL 3\ndebug1: Connecting to x\n"
         "debug1: Server host key: ssh-ed25519 SHA256:abc+/1\n"
         "Authenticated to x using publickey.\nfatal: no such repository\n"
     )
-    assert strip_ssh_debug(said) == "fatal: no such repository\n"
-    assert str(offered_key(said)) == "ssh-ed25519 SHA256:abc+/1"
+    assert strip_ssh_debug(result) == "fatal: no such repository\n"
+    assert str(offered_key(result)) == "ssh-ed25519 SHA256:abc+/1"
     assert offered_key("nothing") is None
 
 
@@ -215,8 +215,8 @@ def test_ssh_itself_says_what_it_would_do(tmp_path: Path, strict: str, shown: st
         "STOKER_SSH_STRICT": strict,
     }
     argv = [str(install_ssh(tmp_path)), "-G", "git@git.test"]
-    said = subprocess.run(argv, env=environment, check=True, capture_output=True, text=True).stdout
-    effective = set(said.lower().splitlines())
+    output = subprocess.run(argv, env=environment, check=True, capture_output=True, text=True).stdout
+    effective = set(output.lower().splitlines())
     assert {*EFFECTIVE.split("\n")} - {""} <= effective
     assert f"stricthostkeychecking {shown}" in effective
     assert not [line for line in effective if line.startswith(("proxycommand", "proxyjump", "controlpath"))]
@@ -227,8 +227,8 @@ def test_a_host_key_is_accepted_unseen_only_without_known_hosts(
 ) -> None:
     url, key = RepoUrl("git@git.test:r.git"), Secret(PLAIN[4])
     for known_hosts, required, strict in ((b"", True, "yes"), (b"", False, "yes"), (None, False, "no")):
-        told = ssh_environment(tmp_path, url, GitSshKey(key, known_hosts), required)
-        assert told["STOKER_SSH_STRICT"] == strict
+        result = ssh_environment(tmp_path, url, GitSshKey(key, known_hosts), required)
+        assert result["STOKER_SSH_STRICT"] == strict
         assert (UNVERIFIED_HOST_WARNING in capfd.readouterr().err) == (known_hosts is None)
         assert all((tmp_path / name).stat().st_mode & 0o777 == 0o600 for name in ("key", "known_hosts"))
     with pytest.raises(HostKeyNotTrusted, match=r"known_hosts is demanded and not given for git\.test"):

@@ -27,7 +27,7 @@ async def nothing_needed() -> RepoAccess:
     return RepoAccess()
 
 
-class World:
+class ServedRepository:
     """A repository behind a server."""
 
     def __init__(self, folder: Path, server: GitHttpServer) -> None:
@@ -58,35 +58,35 @@ class World:
 
 
 @pytest.fixture
-def world(tmp_path: Path, git_http: GitHttpServer) -> World:
-    return World(tmp_path, git_http)
+def served(tmp_path: Path, git_http: GitHttpServer) -> ServedRepository:
+    return ServedRepository(tmp_path, git_http)
 
 
-async def test_an_old_branch_that_was_merged_late_hides_no_later_meeting(world: World) -> None:
-    began = world.repository.commit({"a": "0"})
-    world.repository.commit({"ours": "1"}, branch="ours", onto=began)
-    world.repository.commit({"feature": "1"}, branch="feature", onto=began)
-    caught_up = world.repository.commit({"a": "1"})
-    world.join("ours", caught_up)
-    world.line(FETCH_DEPTHS[0] + 10)
-    world.join("main", "feature")
-    assert await world.fork() == caught_up
+async def test_an_old_branch_that_was_merged_late_hides_no_later_meeting(served: ServedRepository) -> None:
+    began = served.repository.commit({"a": "0"})
+    served.repository.commit({"ours": "1"}, branch="ours", onto=began)
+    served.repository.commit({"feature": "1"}, branch="feature", onto=began)
+    caught_up = served.repository.commit({"a": "1"})
+    served.join("ours", caught_up)
+    served.line(FETCH_DEPTHS[0] + 10)
+    served.join("main", "feature")
+    assert await served.fork() == caught_up
 
 
-async def test_what_is_near_is_known_without_the_whole_history(world: World) -> None:
-    began = world.line(FETCH_DEPTHS[0] + 10)
-    world.repository.commit({"ours": "1"}, branch="ours", onto=began)
-    world.repository.commit({"a": "later"})
-    world.server.requests.clear()
-    assert await world.fork() == began
-    near = len(world.server.requests)
-    world.line(FETCH_DEPTHS[0] + 10)
-    world.server.requests.clear()
-    assert await world.fork() == began
-    assert len(world.server.requests) > near
+async def test_what_is_near_is_known_without_the_whole_history(served: ServedRepository) -> None:
+    began = served.line(FETCH_DEPTHS[0] + 10)
+    served.repository.commit({"ours": "1"}, branch="ours", onto=began)
+    served.repository.commit({"a": "later"})
+    served.server.requests.clear()
+    assert await served.fork() == began
+    near = len(served.server.requests)
+    served.line(FETCH_DEPTHS[0] + 10)
+    served.server.requests.clear()
+    assert await served.fork() == began
+    assert len(served.server.requests) > near
 
 
-async def test_lines_that_never_met_have_no_fork(world: World) -> None:
-    world.repository.commit({"a": "0"})
-    world.repository.commit({"ours": "1"}, branch="ours")
-    assert await world.fork() is None
+async def test_lines_that_never_met_have_no_fork(served: ServedRepository) -> None:
+    served.repository.commit({"a": "0"})
+    served.repository.commit({"ours": "1"}, branch="ours")
+    assert await served.fork() is None

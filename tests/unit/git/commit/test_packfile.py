@@ -40,8 +40,8 @@ def test_a_pack_of_many_objects_is_found_by_each_id(tmp_path: Path) -> None:
     pack = PackBuilder(repository.path, 40)
     ids = [pack.add("blob", b"%d" % number).hex() for number in range(1000)]
     pack.write()
-    said = repository.git("cat-file", "--batch-check=%(objectname)", stdin="\n".join(ids).encode())
-    assert said.decode().split() == ids
+    text = repository.git("cat-file", "--batch-check=%(objectname)", stdin="\n".join(ids).encode())
+    assert text.decode().split() == ids
 
 
 def test_a_folder_that_cannot_be_written_is_named_and_left_clean(tmp_path: Path) -> None:

@@ -170,8 +170,8 @@ SAID: dict[str, tuple[str, type[StokerError]]] = {
 
 @pytest.mark.parametrize("case", SAID)
 def test_each_answer_has_its_meaning(case: str) -> None:
-    said, kind = SAID[case]
-    error = push_error(said, URL)
+    output, kind = SAID[case]
+    error = push_error(output, URL)
     assert type(error) is kind
     assert len(error.message) < 600
     assert error.message.isprintable()
@@ -179,28 +179,28 @@ def test_each_answer_has_its_meaning(case: str) -> None:
 
 @pytest.mark.parametrize("case", SAID)
 def test_only_answers_that_are_certain_need_no_question_after_them(case: str) -> None:
-    said, kind = SAID[case]
+    output, kind = SAID[case]
     unknown = (PushBehind, PushFailed, SourceUnreachable, GitFailed)
-    assert is_final(push_error(said, URL)) == (kind not in unknown)
+    assert is_final(push_error(output, URL)) == (kind not in unknown)
 
 
 def test_a_person_must_act_where_trying_again_is_of_no_use() -> None:
-    for said, kind in SAID.values():
+    for message, kind in SAID.values():
         stalls = kind in (PushDeclined, PushTooLarge, SourceAuthFailed)
-        assert isinstance(push_error(said, URL), Stalled if stalls else Retry)
+        assert isinstance(push_error(message, URL), Stalled if stalls else Retry)
 
 
 def test_the_words_of_a_hook_reach_the_person() -> None:
-    said, _ = SAID["Gitea"]
-    assert push_error(said, URL).message == (
+    output, _ = SAID["Gitea"]
+    assert push_error(output, URL).message == (
         "repository https://git.example.test/plant.git declines what was pushed: "
         "Gitea: Not allowed to push to protected branch main (pre-receive hook declined)"
     )
 
 
 def test_a_server_cannot_pretend_that_a_push_was_too_late() -> None:
-    said = rejected("pre-receive hook declined", " ! [rejected] 1234567 -> main (stale info)")
-    assert type(push_error(said, URL)) is PushDeclined
+    message = rejected("pre-receive hook declined", " ! [rejected] 1234567 -> main (stale info)")
+    assert type(push_error(message, URL)) is PushDeclined
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ def id_of(number: int) -> CommitId:
     return CommitId(f"{number:064x}")
 
 
-class Shelf:
+class InMemoryOrigin:
     """An origin whose artifacts are in memory."""
 
     def __init__(self) -> None:
@@ -73,20 +73,20 @@ class Taken:
 
 
 def source(
-    shelf: Shelf, cache: Path, *, rules: CommitRules | None = None, packs: int = 100
+    memory_origin: InMemoryOrigin, cache: Path, *, rules: CommitRules | None = None, packs: int = 100
 ) -> ArtifactSource:
     remote = Remote(GitRunner(cache), URL, fixed_access(RepoAccess()))
     limits = FetchLimits(packs=packs)
     return ArtifactSource(
-        shelf, remote, cache, limits=limits, rules=rules if rules is not None else CommitRules()
+        memory_origin, remote, cache, limits=limits, rules=rules if rules is not None else CommitRules()
     )
 
 
 async def test_an_artifact_is_read_like_a_commit(tmp_path: Path) -> None:
-    shelf = Shelf()
+    memory_origin = InMemoryOrigin()
     files = {"a b.json": b"1", "ü/x": b"", 'quo"te': b"q", "run.sh": b"#!", "d/e/f": b"\0\n\xff" * 100}
-    shelf.artifacts[id_of(1)] = files
-    reader = source(shelf, tmp_path)
+    memory_origin.artifacts[id_of(1)] = files
+    reader = source(memory_origin, tmp_path)
     async with reader.held():
         await reader.fetch(id_of(1), REF)
         tree = await reader.tree(id_of(1))
@@ -102,11 +102,11 @@ async def test_an_artifact_is_read_like_a_commit(tmp_path: Path) -> None:
 
 
 async def test_the_difference_of_two_artifacts_is_that_of_their_commits(tmp_path: Path) -> None:
-    shelf = Shelf()
-    shelf.artifacts = {id_of(1): {"a": b"1", "b": b"1"}, id_of(2): {"a": b"2", "c": b"1"}}
-    reader = source(shelf, tmp_path)
+    memory_origin = InMemoryOrigin()
+    memory_origin.artifacts = {id_of(1): {"a": b"1", "b": b"1"}, id_of(2): {"a": b"2", "c": b"1"}}
+    reader = source(memory_origin, tmp_path)
     async with reader.held():
-        for each in shelf.artifacts:
+        for each in memory_origin.artifacts:
             await reader.fetch(CommitId(each), REF)
         changes = await reader.changes(id_of(1), id_of(2))
         assert changes is not None
@@ -116,24 +116,24 @@ async def test_the_difference_of_two_artifacts_is_that_of_their_commits(tmp_path
 
 
 async def test_what_is_here_is_not_pulled_again_and_the_commit_is_the_same_everywhere(tmp_path: Path) -> None:
-    shelf = Shelf()
-    shelf.artifacts[id_of(1)] = {"a": b"1"}
+    memory_origin = InMemoryOrigin()
+    memory_origin.artifacts[id_of(1)] = {"a": b"1"}
     commits = set()
     for cache in (tmp_path / "one", tmp_path / "other"):
         for _ in range(2):
-            reader = source(shelf, cache)
+            reader = source(memory_origin, cache)
             async with reader.held():
                 await reader.fetch(id_of(1), REF)
                 commits.add(artifact_commit(reader.repository, id_of(1)))
     assert len(commits) == 1
-    assert shelf.pulls == [id_of(1)] * 2
+    assert memory_origin.pulls == [id_of(1)] * 2
 
 
 async def test_what_breaks_off_leaves_nothing(tmp_path: Path) -> None:
-    shelf = Shelf()
-    shelf.artifacts[id_of(1)] = {"a": b"1", "b": b"x" * 5_000_000}
-    shelf.failure = Stalled("no", reason=Reason.ARTIFACT_REFUSED)
-    reader = source(shelf, tmp_path)
+    memory_origin = InMemoryOrigin()
+    memory_origin.artifacts[id_of(1)] = {"a": b"1", "b": b"x" * 5_000_000}
+    memory_origin.failure = Stalled("no", reason=Reason.ARTIFACT_REFUSED)
+    reader = source(memory_origin, tmp_path)
     async with reader.held():
         with pytest.raises(Stalled):
             await reader.fetch(id_of(1), REF)
@@ -141,13 +141,13 @@ async def test_what_breaks_off_leaves_nothing(tmp_path: Path) -> None:
         assert list((reader.repository / "objects/pack").iterdir()) == []
         with pytest.raises(StokerError):
             await reader.tree(id_of(1))
-        shelf.failure = None
+        memory_origin.failure = None
         await reader.fetch(id_of(1), REF)
         assert set((await reader.tree(id_of(1))).files) == {"a", "b"}
 
 
 async def test_a_file_of_another_size_than_it_says_becomes_no_commit(tmp_path: Path) -> None:
-    class Lying(Shelf):
+    class Lying(InMemoryOrigin):
         async def pull(self, artifact: CommitId, ref: GitRef, folder: Path) -> Taken:
             taken = Taken({}, None)
             taken.files = lambda: iter([ArtifactFile(RelPath("a"), 100, iter((b"short",)))])  # type: ignore[method-assign]
@@ -161,52 +161,52 @@ async def test_a_file_of_another_size_than_it_says_becomes_no_commit(tmp_path: P
 
 
 async def test_a_crowded_mirror_is_built_anew(tmp_path: Path) -> None:
-    shelf = Shelf()
-    reader = source(shelf, tmp_path, packs=3)
+    memory_origin = InMemoryOrigin()
+    reader = source(memory_origin, tmp_path, packs=3)
     for number in range(1, 8):
-        shelf.artifacts[id_of(number)] = {"a": b"%d" % number}
+        memory_origin.artifacts[id_of(number)] = {"a": b"%d" % number}
         async with reader.held():
             await reader.fetch(id_of(number), REF)
             assert set((await reader.tree(id_of(number))).files) == {"a"}
             assert len(list((reader.repository / "objects/pack").glob("*.pack"))) <= 4
     async with reader.held():
         await reader.fetch(id_of(1), REF)  # gone meanwhile, and asked for again
-    assert shelf.pulls.count(id_of(1)) == 2
+    assert memory_origin.pulls.count(id_of(1)) == 2
 
 
 async def test_only_the_latest_artifacts_are_remembered(tmp_path: Path) -> None:
-    shelf = Shelf()
-    shelf.artifacts[id_of(1)] = {"a": b"1"}
-    reader = source(shelf, tmp_path)
+    memory_origin = InMemoryOrigin()
+    memory_origin.artifacts[id_of(1)] = {"a": b"1"}
+    reader = source(memory_origin, tmp_path)
     async with reader.held():
         await reader.fetch(id_of(1), REF)
         known = reader.repository / "refs/stoker/artifacts"
         for number in range(100, 100 + MAX_KEPT + 5):
             (known / id_of(number)).write_text(f"{artifact_commit(reader.repository, id_of(1))}\n")
-        shelf.artifacts[id_of(2)] = {"a": b"2"}
+        memory_origin.artifacts[id_of(2)] = {"a": b"2"}
         await reader.fetch(id_of(2), REF)
         assert len(list(known.iterdir())) == MAX_KEPT
 
 
 async def test_a_planted_ref_makes_the_mirror_anew(tmp_path: Path) -> None:
-    shelf = Shelf()
-    shelf.artifacts[id_of(1)] = {"a": b"1"}
-    reader = source(shelf, tmp_path)
+    memory_origin = InMemoryOrigin()
+    memory_origin.artifacts[id_of(1)] = {"a": b"1"}
+    reader = source(memory_origin, tmp_path)
     async with reader.held():
         await reader.fetch(id_of(1), REF)
         (reader.repository / "refs/stoker/artifacts/evil").symlink_to("/etc/passwd")
     async with reader.held():
         await reader.fetch(id_of(1), REF)
         assert not (reader.repository / "refs/stoker/artifacts/evil").is_symlink()
-    assert len(shelf.pulls) == 2
+    assert len(memory_origin.pulls) == 2
 
 
 async def test_signatures_and_moved_tags_fail_closed(tmp_path: Path) -> None:
-    demanding = source(Shelf(), tmp_path, rules=CommitRules(SignatureMode.COMMIT))
+    demanding = source(InMemoryOrigin(), tmp_path, rules=CommitRules(SignatureMode.COMMIT))
     with pytest.raises(StokerError) as unsigned:
         await demanding.vouch(id_of(1), REF, None)
     assert unsigned.value.reason == Reason.SIGNATURE_MISSING
-    strict = source(Shelf(), tmp_path, rules=CommitRules(allow_rewrite=False))
+    strict = source(InMemoryOrigin(), tmp_path, rules=CommitRules(allow_rewrite=False))
     await strict.vouch(id_of(1), REF, None)
     await strict.vouch(id_of(1), REF, id_of(1))
     with pytest.raises(StokerError) as moved:
@@ -224,7 +224,7 @@ async def test_a_cancelled_import_waits_for_no_file_that_never_comes(tmp_path: P
                 raise Retry("given up")
             yield ArtifactFile(RelPath("late"), 0, iter(()))
 
-    class Slow(Shelf):
+    class Slow(InMemoryOrigin):
         async def pull(self, artifact: CommitId, ref: GitRef, folder: Path) -> Taken:
             return Idle({}, None)
 
@@ -264,7 +264,7 @@ def test_what_is_fed_from_outside_runs_under_the_limit_on_memory(tmp_path: Path)
 
 
 async def test_a_large_file_is_not_held_in_memory(tmp_path: Path) -> None:
-    class Large(Shelf):
+    class Large(InMemoryOrigin):
         async def pull(self, artifact: CommitId, ref: GitRef, folder: Path) -> Taken:
             taken = Taken({}, None)
             pieces = (b"\0" * (1 << 20) for _ in range(24))

@@ -30,7 +30,7 @@ from stoker_testkit.wait_until import eventually_async
 MAIN = GitRef("main")
 
 
-class World:
+class MirrorSite:
     """A repository, and mirrors of it in one cache."""
 
     def __init__(self, tmp_path: Path) -> None:
@@ -61,12 +61,12 @@ class World:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path)
+def site(tmp_path: Path) -> MirrorSite:
+    return MirrorSite(tmp_path)
 
 
-async def test_its_folder_is_private_and_its_configuration_fixed(world: World) -> None:
-    path = await world.fetched(world.repository.commit({"a": "1"}))
+async def test_its_folder_is_private_and_its_configuration_fixed(site: MirrorSite) -> None:
+    path = await site.fetched(site.repository.commit({"a": "1"}))
     assert stat.S_IMODE(path.stat().st_mode) == 0o700
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
     assert (path / "config").read_text() == "[core]\n\trepositoryformatversion = 0\n\tbare = true\n"
@@ -167,14 +167,14 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 
 @pytest.mark.parametrize("same_commit", [True, False], ids=["same commit", "next commit"])
 @pytest.mark.parametrize("damage", DAMAGES)
-async def test_a_damaged_mirror_heals(world: World, damage: str, same_commit: bool) -> None:
-    commit = world.repository.commit({"a": "1"})
-    path = await world.fetched(commit)
+async def test_a_damaged_mirror_heals(site: MirrorSite, damage: str, same_commit: bool) -> None:
+    commit = site.repository.commit({"a": "1"})
+    path = await site.fetched(commit)
     DAMAGES[damage](path)
     if not same_commit:
-        commit = world.repository.commit({"b": "1"})
-    await world.fetched(commit)
-    assert await world.names(path, commit) == (["a"] if same_commit else ["a", "b"])
+        commit = site.repository.commit({"b": "1"})
+    await site.fetched(commit)
+    assert await site.names(path, commit) == (["a"] if same_commit else ["a", "b"])
     known = {"HEAD", "config", "objects", "refs", "shallow"}
     assert {entry.name for entry in path.iterdir()} <= known
     assert {entry.name for entry in path.parent.iterdir()} <= {path.name, f"{path.name}.lock", "moved"}
@@ -182,129 +182,129 @@ async def test_a_damaged_mirror_heals(world: World, damage: str, same_commit: bo
     assert "sshCommand" not in (path / "config").read_text()
 
 
-async def test_a_left_over_lock_costs_no_second_download(world: World) -> None:
-    path = await world.fetched(world.repository.commit({"a": "1"}))
+async def test_a_left_over_lock_costs_no_second_download(site: MirrorSite) -> None:
+    path = await site.fetched(site.repository.commit({"a": "1"}))
     pack = one_pack(path)
     (path / "shallow.lock").touch()
     (path / "objects/pack/tmp_pack_x").touch()
-    await world.fetched(world.repository.commit({"b": "1"}))
+    await site.fetched(site.repository.commit({"b": "1"}))
     assert pack.exists()
 
 
-async def test_what_another_user_planted_is_built_anew(world: World) -> None:
-    commit = world.repository.commit({"a": "1"})
-    path = await world.fetched(commit)
+async def test_what_another_user_planted_is_built_anew(site: MirrorSite) -> None:
+    commit = site.repository.commit({"a": "1"})
+    path = await site.fetched(commit)
     if os.geteuid() == 0:
         os.chown(path, 12345, 12345)
     else:
         path.chmod(0o777)
     with one_pack(path).open("rb") as old:
-        await world.fetched(commit)
+        await site.fetched(commit)
         assert not os.path.samestat(os.fstat(old.fileno()), one_pack(path).stat())
     assert (path.stat().st_uid, stat.S_IMODE(path.stat().st_mode)) == (os.geteuid(), 0o700)
 
 
-async def test_a_missing_object_is_found_by_a_reader_and_fixed_by_discarding(world: World) -> None:
-    first = world.repository.commit({"d/a": "1", "e": "1"})
-    path = await world.fetched(first)
+async def test_a_missing_object_is_found_by_a_reader_and_fixed_by_discarding(site: MirrorSite) -> None:
+    first = site.repository.commit({"d/a": "1", "e": "1"})
+    path = await site.fetched(first)
     old = one_pack(path)
-    second = world.repository.commit({"e": "2"})
-    mirror = world.mirror()
+    second = site.repository.commit({"e": "2"})
+    mirror = site.mirror()
     async with mirror.held():
         await mirror.fetch(second, MAIN)
         old.write_bytes(b"")  # holds the folder `d`, which the second commit shares
         with pytest.raises(GitFailed):
-            await world.names(mirror.path, second)
+            await site.names(mirror.path, second)
         mirror.discard()
         await mirror.fetch(second, MAIN)
-        assert await world.names(mirror.path, second) == ["d/a", "e"]
+        assert await site.names(mirror.path, second) == ["d/a", "e"]
 
 
-async def test_a_rebuild_that_fails_leaves_the_old_mirror(world: World) -> None:
-    commit = world.repository.commit({"a": "1"})
-    mirror = world.mirror(limits=FetchLimits(packs=0))
+async def test_a_rebuild_that_fails_leaves_the_old_mirror(site: MirrorSite) -> None:
+    commit = site.repository.commit({"a": "1"})
+    mirror = site.mirror(limits=FetchLimits(packs=0))
     async with mirror.held():
         await mirror.fetch(commit, MAIN)
-        later = world.repository.commit({"b": "1"})
-        world.repository.path.rename(world.repository.path.with_name("away"))
+        later = site.repository.commit({"b": "1"})
+        site.repository.path.rename(site.repository.path.with_name("away"))
         with pytest.raises(SourceUnreachable):
             await mirror.fetch(later, MAIN)
-        assert await world.names(mirror.path, commit) == ["a"]
+        assert await site.names(mirror.path, commit) == ["a"]
         assert not mirror.path.with_suffix(".new").exists()
-        world.repository.path.with_name("away").rename(world.repository.path)
+        site.repository.path.with_name("away").rename(site.repository.path)
         await mirror.fetch(later, MAIN)
-        assert await world.names(mirror.path, later) == ["a", "b"]
+        assert await site.names(mirror.path, later) == ["a", "b"]
 
 
 @pytest.mark.parametrize("limits", [FetchLimits(packs=2), FetchLimits(mirror=2000)], ids=["packs", "bytes"])
-async def test_a_mirror_that_has_grown_is_built_anew(world: World, limits: FetchLimits) -> None:
-    mirror = world.mirror(limits=limits)
+async def test_a_mirror_that_has_grown_is_built_anew(site: MirrorSite, limits: FetchLimits) -> None:
+    mirror = site.mirror(limits=limits)
     counts = []
     async with mirror.held():
         for number in range(6):
-            commit = world.repository.commit({f"f{number}": "1"})
+            commit = site.repository.commit({f"f{number}": "1"})
             await mirror.fetch(commit, MAIN)
             counts.append(len(list(mirror.path.rglob("*.pack"))))
-        assert len(await world.names(mirror.path, commit)) == 6
+        assert len(await site.names(mirror.path, commit)) == 6
     assert counts == [1, 2, 3, 1, 2, 3] if limits.packs == 2 else max(counts) < 6
 
 
-async def test_sha256_repositories_have_their_own_form(world: World, tmp_path: Path) -> None:
+async def test_sha256_repositories_have_their_own_form(site: MirrorSite, tmp_path: Path) -> None:
     repository = Repository.create(tmp_path / "256.git", object_format="sha256")
-    mirror = world.mirror(RepoUrl(repository.path.as_uri()))
+    mirror = site.mirror(RepoUrl(repository.path.as_uri()))
     for number in range(2):
         commit = repository.commit({f"f{number}": "1"})
-        await world.fetched(commit, mirror)
-    assert await world.names(mirror.path, commit) == ["f0", "f1"]
+        await site.fetched(commit, mirror)
+    assert await site.names(mirror.path, commit) == ["f0", "f1"]
 
 
 async def test_what_one_credential_opened_is_not_served_to_another(
-    world: World, git_http: GitHttpServer, repositories: Path
+    site: MirrorSite, git_http: GitHttpServer, repositories: Path
 ) -> None:
     commit = Repository.create(repositories / "secret.git").commit({"a": "1"})
     git_http.users.update(alice="right", bob="right too")
     url = RepoUrl(git_http.url("secret.git"))
-    alice = await world.fetched(commit, world.mirror(url, GitPassword("alice", Secret("right"))))
+    alice = await site.fetched(commit, site.mirror(url, GitPassword("alice", Secret("right"))))
     mallory = [None, GitPassword("alice", Secret("wrong")), GitPassword("alic", Secret("eright"))]
     for login in mallory:
-        mirror = world.mirror(url, login)
+        mirror = site.mirror(url, login)
         async with mirror.held():
             assert mirror.path != alice
             with pytest.raises(SourceAuthFailed):
                 await mirror.fetch(commit, MAIN)
-    assert await world.fetched(commit, world.mirror(url, GitPassword("bob", Secret("right too")))) != alice
-    assert await world.fetched(commit, world.mirror(url, GitPassword("alice", Secret("right")))) == alice
+    assert await site.fetched(commit, site.mirror(url, GitPassword("bob", Secret("right too")))) != alice
+    assert await site.fetched(commit, site.mirror(url, GitPassword("alice", Secret("right")))) == alice
 
 
-async def test_names_of_folders_differ_between_caches(world: World, tmp_path: Path) -> None:
-    commit = world.repository.commit({"a": "1"})
-    path = await world.fetched(commit)
-    world.cache = tmp_path / "other"
-    assert (await world.fetched(commit)).name != path.name
+async def test_names_of_folders_differ_between_caches(site: MirrorSite, tmp_path: Path) -> None:
+    commit = site.repository.commit({"a": "1"})
+    path = await site.fetched(commit)
+    site.cache = tmp_path / "other"
+    assert (await site.fetched(commit)).name != path.name
 
 
-async def test_a_cache_that_was_emptied_is_furnished_anew(world: World) -> None:
-    commit = world.repository.commit({"a": "1"})
-    path = await world.fetched(commit)
+async def test_a_cache_that_was_emptied_is_furnished_anew(site: MirrorSite) -> None:
+    commit = site.repository.commit({"a": "1"})
+    path = await site.fetched(commit)
     for name in ("mirrors", "key"):
-        (world.cache / name).rename(world.cache.with_name(name))
-    again = await world.fetched(commit)
+        (site.cache / name).rename(site.cache.with_name(name))
+    again = await site.fetched(commit)
     assert again.name != path.name
-    assert await world.names(again, commit) == ["a"]
+    assert await site.names(again, commit) == ["a"]
 
 
-async def test_a_torn_key_is_made_anew(world: World) -> None:
-    commit = world.repository.commit({"a": "1"})
-    path = await world.fetched(commit)
-    os.truncate(world.cache / "key", 0)
-    again = await world.fetched(commit)
+async def test_a_torn_key_is_made_anew(site: MirrorSite) -> None:
+    commit = site.repository.commit({"a": "1"})
+    path = await site.fetched(commit)
+    os.truncate(site.cache / "key", 0)
+    again = await site.fetched(commit)
     assert again.name != path.name
-    assert len((world.cache / "key").read_bytes()) == 32
-    assert await world.fetched(commit) == again
+    assert len((site.cache / "key").read_bytes()) == 32
+    assert await site.fetched(commit) == again
 
 
-async def test_one_process_at_a_time_holds_it(world: World) -> None:
-    mirror = world.mirror()
+async def test_one_process_at_a_time_holds_it(site: MirrorSite) -> None:
+    mirror = site.mirror()
     hold = (
         "import fcntl, sys; f = open(sys.argv[1], 'r+b'); fcntl.flock(f, fcntl.LOCK_EX); "
         "print('held', flush=True); sys.stdin.read()"
@@ -320,7 +320,7 @@ async def test_one_process_at_a_time_holds_it(world: World) -> None:
     assert await holder.stdout.readline() == b"held\n"
 
     async def take() -> None:
-        async with world.mirror(clock=clock).held():
+        async with site.mirror(clock=clock).held():
             raise AssertionError("two holders at once")
 
     taking = asyncio.ensure_future(take())
@@ -336,9 +336,9 @@ async def test_one_process_at_a_time_holds_it(world: World) -> None:
 
 @pytest.mark.parametrize("kind", ["symlink", "folder"])
 async def test_a_symlink_in_the_place_of_the_lock_is_not_followed(
-    world: World, tmp_path: Path, kind: str
+    site: MirrorSite, tmp_path: Path, kind: str
 ) -> None:
-    mirror = world.mirror()
+    mirror = site.mirror()
     async with mirror.held():
         pass
     lock = mirror.path.with_suffix(".lock")
@@ -352,9 +352,9 @@ async def test_a_symlink_in_the_place_of_the_lock_is_not_followed(
     assert not (tmp_path / "elsewhere").exists()
 
 
-async def test_no_git_outlives_the_hold(world: World) -> None:
-    commit = world.repository.commit({"a": "1"})
-    mirror = world.mirror()
+async def test_no_git_outlives_the_hold(site: MirrorSite) -> None:
+    commit = site.repository.commit({"a": "1"})
+    mirror = site.mirror()
     async with mirror.held():
         await mirror.fetch(commit, MAIN)
         assert await mirror.objects.has(commit)
@@ -365,9 +365,9 @@ async def test_no_git_outlives_the_hold(world: World) -> None:
         os.kill(pid, 0)
 
 
-async def test_a_git_that_dies_meanwhile_is_started_again(world: World) -> None:
-    commit = world.repository.commit({"a": "1"})
-    mirror = world.mirror()
+async def test_a_git_that_dies_meanwhile_is_started_again(site: MirrorSite) -> None:
+    commit = site.repository.commit({"a": "1"})
+    mirror = site.mirror()
     async with mirror.held():
         await mirror.fetch(commit, MAIN)
         (git,) = mirror.objects._started
@@ -377,11 +377,11 @@ async def test_a_git_that_dies_meanwhile_is_started_again(world: World) -> None:
         assert await mirror.objects.has(commit)
 
 
-async def test_a_cache_that_cannot_be_written_is_a_failure_with_a_name(world: World) -> None:
-    commit = world.repository.commit({"a": "1"})
-    mirror = world.mirror()
+async def test_a_cache_that_cannot_be_written_is_a_failure_with_a_name(site: MirrorSite) -> None:
+    commit = site.repository.commit({"a": "1"})
+    mirror = site.mirror()
     async with mirror.held():
-        mirror.path.parent.rename(world.cache / "away")
+        mirror.path.parent.rename(site.cache / "away")
         mirror.path.parent.write_text("in the way")
         with pytest.raises(GitFailed, match="cannot be made: Not a directory"):
             await mirror.fetch(commit, MAIN)

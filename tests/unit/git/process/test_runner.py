@@ -398,10 +398,10 @@ async def test_what_is_asked_on_standard_input_is_answered(runner: GitRunner, tm
     repository = Repository.create(tmp_path / "r.git")
     ids = [repository.commit({"a": str(n)}) for n in range(3)]
     asked = "".join(f"{id_}\n" for id_ in ids).encode() * 10_000
-    told = await runner.run(
+    result = await runner.run(
         ["cat-file", "--batch-check=%(objecttype)"], repository=repository.path, stdin=asked
     )
-    assert told == b"commit\n" * 30_000
+    assert result == b"commit\n" * 30_000
 
 
 async def test_an_emptied_cache_is_furnished_again(runner: GitRunner, tmp_path: Path) -> None:
@@ -449,7 +449,7 @@ URL = RepoUrl("https://git.test/r.git")
 
 
 @pytest.mark.parametrize(
-    ("said", "expected"),
+    ("message", "expected"),
     [
         ("fatal: couldn't find remote ref refs/heads/x", RefNotFound),
         ("fatal: remote error: upload-pack: not our ref 00", RefNotFound),
@@ -472,14 +472,14 @@ URL = RepoUrl("https://git.test/r.git")
         ("something new", GitFailed),
     ],
 )
-def test_output_of_git_becomes_an_error_with_its_consequence(said: str, expected: type[Exception]) -> None:
-    assert type(error_for(said, URL)) is expected
+def test_output_of_git_becomes_an_error_with_its_consequence(message: str, expected: type[Exception]) -> None:
+    assert type(error_for(message, URL)) is expected
 
 
 def test_a_file_is_too_large_only_where_there_was_a_limit() -> None:
-    said = "fatal: write error: File too large\nfatal: fetch-pack: invalid index-pack output"
-    assert type(error_for(said, URL, 1000)) is SourceTooLarge
-    assert type(error_for(said, URL)) is GitFailed
+    message = "fatal: write error: File too large\nfatal: fetch-pack: invalid index-pack output"
+    assert type(error_for(message, URL, 1000)) is SourceTooLarge
+    assert type(error_for(message, URL)) is GitFailed
 
 
 def test_a_complaint_about_the_local_mirror_is_never_blamed_on_the_source() -> None:

@@ -46,7 +46,7 @@ async def nothing_needed() -> RepoAccess:
     return RepoAccess()
 
 
-class World:
+class SignatureSite:
     """A repository whose objects are looked at in place, and a runner to look with."""
 
     def __init__(self, folder: Path, object_format: str = "sha1") -> None:
@@ -75,8 +75,8 @@ class World:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path)
+def site(tmp_path: Path) -> SignatureSite:
+    return SignatureSite(tmp_path)
 
 
 def allow(signer: Signer, principal: str = "alice@example.test", options: str = "") -> TrustedKeys:
@@ -92,95 +92,99 @@ def shown_by_ssh(key: Path) -> str:
 async def test_a_commit_signed_with_an_allowed_ssh_key_is_accepted(
     tmp_path: Path, kind: KeyKind, object_format: str
 ) -> None:
-    world = World(tmp_path, object_format)
+    site = SignatureSite(tmp_path, object_format)
     alice = ssh_signer(tmp_path, "alice", kind)
-    signed = await world.commit(alice.commit(world.repository, {"a": "1"}), allow(alice))
+    signed = await site.commit(alice.commit(site.repository, {"a": "1"}), allow(alice))
     assert (signed.by, signed.kind) == ("alice@example.test", "ssh")
     assert signed.fingerprint in shown_by_ssh(tmp_path / "alice.pub")
-    assert world.left_over() == []
+    assert site.left_over() == []
 
 
-async def test_a_certificate_of_an_allowed_authority_is_accepted(world: World, tmp_path: Path) -> None:
+async def test_a_certificate_of_an_allowed_authority_is_accepted(site: SignatureSite, tmp_path: Path) -> None:
     alice = certified_signer(tmp_path, "alice", principals="alice@example.test")
-    commit = alice.commit(world.repository, {"a": "1"})
-    signed = await world.commit(commit, allow(alice, "*@example.test", "cert-authority"))
+    commit = alice.commit(site.repository, {"a": "1"})
+    signed = await site.commit(commit, allow(alice, "*@example.test", "cert-authority"))
     assert signed.by == "alice@example.test"
     assert signed.fingerprint in shown_by_ssh(tmp_path / "alice.pub")
 
 
-async def test_a_certificate_counts_for_the_time_that_it_was_valid(world: World, tmp_path: Path) -> None:
+async def test_a_certificate_counts_for_the_time_that_it_was_valid(
+    site: SignatureSite, tmp_path: Path
+) -> None:
     alice = certified_signer(tmp_path, "alice", principals="a@example.test", valid="20260101:20260201")
     keys = allow(alice, "a@example.test", "cert-authority")
-    assert await world.commit(alice.commit(world.repository, {"a": "1"}, when=WHEN + 86400), keys)
-    late = alice.commit(world.repository, {"a": "2"}, when=WHEN + 60 * 86400)
+    assert await site.commit(alice.commit(site.repository, {"a": "1"}, when=WHEN + 86400), keys)
+    late = alice.commit(site.repository, {"a": "2"}, when=WHEN + 60 * 86400)
     with pytest.raises(Stalled, match=late) as refused:
-        await world.commit(late, keys)
+        await site.commit(late, keys)
     assert refused.value.reason is Reason.SIGNATURE_INVALID
 
 
-async def test_a_key_counts_between_valid_after_and_valid_before(world: World, tmp_path: Path) -> None:
+async def test_a_key_counts_between_valid_after_and_valid_before(site: SignatureSite, tmp_path: Path) -> None:
     alice = ssh_signer(tmp_path, "alice")
     keys = allow(alice, options='valid-after="20260101",valid-before="20270101"')
-    assert await world.commit(alice.commit(world.repository, {"a": "1"}, when=WHEN), keys)
+    assert await site.commit(alice.commit(site.repository, {"a": "1"}, when=WHEN), keys)
     for when in (WHEN - 1, WHEN + YEAR + 1):
-        commit = alice.commit(world.repository, {"a": str(when)}, when=when)
+        commit = alice.commit(site.repository, {"a": str(when)}, when=when)
         with pytest.raises(Stalled, match="do not name for the day"):
-            await world.commit(commit, keys)
+            await site.commit(commit, keys)
 
 
-async def test_a_key_counts_for_the_namespace_of_git_only(world: World, tmp_path: Path) -> None:
+async def test_a_key_counts_for_the_namespace_of_git_only(site: SignatureSite, tmp_path: Path) -> None:
     alice = ssh_signer(tmp_path, "alice")
-    commit = alice.commit(world.repository, {"a": "1"})
-    assert await world.commit(commit, allow(alice, options='namespaces="git,file"'))
+    commit = alice.commit(site.repository, {"a": "1"})
+    assert await site.commit(commit, allow(alice, options='namespaces="git,file"'))
     with pytest.raises(Stalled, match="not meant for git"):
-        await world.commit(commit, allow(alice, options='namespaces="file"'))
+        await site.commit(commit, allow(alice, options='namespaces="file"'))
 
 
-async def test_the_right_one_of_several_names_is_found(world: World, tmp_path: Path) -> None:
+async def test_the_right_one_of_several_names_is_found(site: SignatureSite, tmp_path: Path) -> None:
     alice, bob = ssh_signer(tmp_path, "alice"), ssh_signer(tmp_path, "bob")
     lines = b"# people\n\nbob@example.test %b\nann@example.test,alice@example.test %b\n"
     keys = TrustedKeys(allowed_signers=lines % (bob.public, alice.public))
-    signed = await world.commit(alice.commit(world.repository, {"a": "1"}), keys)
+    signed = await site.commit(alice.commit(site.repository, {"a": "1"}), keys)
     assert signed.by == "ann@example.test"
-    assert (await world.commit(bob.commit(world.repository, {"a": "2"}), keys)).by == "bob@example.test"
+    assert (await site.commit(bob.commit(site.repository, {"a": "2"}), keys)).by == "bob@example.test"
 
 
 @pytest.mark.parametrize("object_format", ["sha1", "sha256"])
 async def test_a_commit_signed_with_a_given_gpg_key_is_accepted(
     tmp_path: Path, gpg: GpgHome, object_format: str
 ) -> None:
-    world = World(tmp_path, object_format)
+    site = SignatureSite(tmp_path, object_format)
     name = f"alice-{object_format}"
     alice, bob = gpg.signer(name), gpg.signer(f"bob-{object_format}")
     keys = TrustedKeys(gpg_keys=bob.public + alice.public)
-    signed = await world.commit(alice.commit(world.repository, {"a": "1"}), keys)
+    signed = await site.commit(alice.commit(site.repository, {"a": "1"}), keys)
     assert signed == VerifiedSignature(f"{name} <{name}@example.test>", "gpg", gpg.fingerprint(name))
-    assert world.left_over() == []
+    assert site.left_over() == []
 
 
-async def test_both_kinds_of_keys_can_be_given_at_once(world: World, tmp_path: Path, gpg: GpgHome) -> None:
+async def test_both_kinds_of_keys_can_be_given_at_once(
+    site: SignatureSite, tmp_path: Path, gpg: GpgHome
+) -> None:
     alice, bob = ssh_signer(tmp_path, "alice"), gpg.signer("bob-both")
     keys = TrustedKeys(allow(alice).allowed_signers, bob.public)
-    assert (await world.commit(alice.commit(world.repository, {"a": "1"}), keys)).kind == "ssh"
-    assert (await world.commit(bob.commit(world.repository, {"a": "2"}), keys)).kind == "gpg"
+    assert (await site.commit(alice.commit(site.repository, {"a": "1"}), keys)).kind == "ssh"
+    assert (await site.commit(bob.commit(site.repository, {"a": "2"}), keys)).kind == "gpg"
 
 
 async def test_the_signature_of_a_tag_that_was_merged_is_not_the_commits_own(
-    world: World, tmp_path: Path
+    site: SignatureSite, tmp_path: Path
 ) -> None:
     alice, bob = ssh_signer(tmp_path, "alice"), ssh_signer(tmp_path, "bob")
-    first = alice.commit(world.repository, {"a": "1"})
-    id_ = bob.tag(world.repository, "v1", first)
-    embedded = world.repository.git("cat-file", "tag", id_).decode().rstrip("\n").replace("\n", "\n ")
-    raw = world.repository.git("cat-file", "commit", first).decode()
+    first = alice.commit(site.repository, {"a": "1"})
+    id_ = bob.tag(site.repository, "v1", first)
+    embedded = site.repository.git("cat-file", "tag", id_).decode().rstrip("\n").replace("\n", "\n ")
+    raw = site.repository.git("cat-file", "commit", first).decode()
     head, rest = raw.split("gpgsig ", 1)
     unsigned = (
         head + "mergetag " + embedded + "\n" + rest.split("\n\n", 1)[0].split("\n", 1)[0] * 0 + "\nMerge\n"
     )
     arguments = ("hash-object", "-t", "commit", "-w", "--literally", "--stdin")
-    commit = CommitId(world.repository.git(*arguments, stdin=unsigned.encode()).decode().strip())
+    commit = CommitId(site.repository.git(*arguments, stdin=unsigned.encode()).decode().strip())
     with pytest.raises(Stalled, match="is not signed") as refused:
-        await world.commit(commit, allow(bob))
+        await site.commit(commit, allow(bob))
     assert refused.value.reason is Reason.SIGNATURE_MISSING
 
 
@@ -189,46 +193,46 @@ async def test_the_signature_of_a_tag_that_was_merged_is_not_the_commits_own(
 async def test_a_signed_tag_vouches_for_an_unsigned_commit(
     tmp_path: Path, gpg: GpgHome, kind: str, object_format: str
 ) -> None:
-    world = World(tmp_path, object_format)
+    site = SignatureSite(tmp_path, object_format)
     alice = ssh_signer(tmp_path, "alice") if kind == "ssh" else gpg.signer(f"tagger-{object_format}")
     keys = allow(alice) if kind == "ssh" else TrustedKeys(gpg_keys=alice.public)
-    commit = world.repository.commit({"a": "1"})
-    id_ = alice.tag(world.repository, "v1", commit, message="Release\n\nwith words\n")
-    assert (await world.tag("v1", id_, commit, keys)).kind == kind
+    commit = site.repository.commit({"a": "1"})
+    id_ = alice.tag(site.repository, "v1", commit, message="Release\n\nwith words\n")
+    assert (await site.tag("v1", id_, commit, keys)).kind == kind
 
 
-async def test_the_outermost_tag_of_a_tag_is_the_one_that_counts(world: World, tmp_path: Path) -> None:
+async def test_the_outermost_tag_of_a_tag_is_the_one_that_counts(site: SignatureSite, tmp_path: Path) -> None:
     alice = ssh_signer(tmp_path, "alice")
-    commit = world.repository.commit({"a": "1"})
-    world.repository.tag("inner", commit, message="Unsigned")
-    outer = alice.tag(world.repository, "outer", "refs/tags/inner")
-    assert await world.tag("outer", outer, commit, allow(alice))
-    inner = alice.tag(world.repository, "inner", commit)
-    world.repository.tag("outer", inner, message="Unsigned")
-    unsigned = world.repository.git("rev-parse", "refs/tags/outer").decode().strip()
+    commit = site.repository.commit({"a": "1"})
+    site.repository.tag("inner", commit, message="Unsigned")
+    outer = alice.tag(site.repository, "outer", "refs/tags/inner")
+    assert await site.tag("outer", outer, commit, allow(alice))
+    inner = alice.tag(site.repository, "inner", commit)
+    site.repository.tag("outer", inner, message="Unsigned")
+    unsigned = site.repository.git("rev-parse", "refs/tags/outer").decode().strip()
     with pytest.raises(Stalled, match="is not signed"):
-        await world.tag("outer", unsigned, commit, allow(alice))
+        await site.tag("outer", unsigned, commit, allow(alice))
 
 
-async def test_tags_of_tags_without_end_are_not_followed(world: World, tmp_path: Path) -> None:
+async def test_tags_of_tags_without_end_are_not_followed(site: SignatureSite, tmp_path: Path) -> None:
     alice = ssh_signer(tmp_path, "alice")
-    commit = world.repository.commit({"a": "1"})
-    world.repository.tag("t0", commit, message="0")
+    commit = site.repository.commit({"a": "1"})
+    site.repository.tag("t0", commit, message="0")
     for number in range(1, 20):
-        world.repository.tag(f"t{number}", f"refs/tags/t{number - 1}", message=str(number))
-    top = alice.tag(world.repository, "top", "refs/tags/t19")
+        site.repository.tag(f"t{number}", f"refs/tags/t{number - 1}", message=str(number))
+    top = alice.tag(site.repository, "top", "refs/tags/t19")
     with pytest.raises(Stalled, match="leads to tag"):
-        await world.tag("top", top, commit, allow(alice))
+        await site.tag("top", top, commit, allow(alice))
 
 
-async def test_without_any_keys_nothing_is_accepted(world: World, tmp_path: Path) -> None:
-    commit = ssh_signer(tmp_path, "alice").commit(world.repository, {"a": "1"})
+async def test_without_any_keys_nothing_is_accepted(site: SignatureSite, tmp_path: Path) -> None:
+    commit = ssh_signer(tmp_path, "alice").commit(site.repository, {"a": "1"})
     with pytest.raises(Misconfigured, match="neither allowed signers nor GPG keys"):
-        await world.commit(commit, TrustedKeys())
+        await site.commit(commit, TrustedKeys())
     with pytest.raises(Misconfigured, match="neither"):
         await check_signature(
-            world.remote(),
-            world.repository.path,
+            site.remote(),
+            site.repository.path,
             mode=SignatureMode.TAG,
             ref=GitRef("v1"),
             commit=commit,
@@ -236,17 +240,19 @@ async def test_without_any_keys_nothing_is_accepted(world: World, tmp_path: Path
         )
 
 
-async def test_keys_beyond_the_bound_are_refused(world: World, tmp_path: Path) -> None:
+async def test_keys_beyond_the_bound_are_refused(site: SignatureSite, tmp_path: Path) -> None:
     alice = ssh_signer(tmp_path, "alice")
-    commit = alice.commit(world.repository, {"a": "1"})
+    commit = alice.commit(site.repository, {"a": "1"})
     lines = allow(alice).allowed_signers or b""
     with pytest.raises(Misconfigured, match="longer than"):
-        await world.commit(commit, TrustedKeys(lines + b"#" * MAX_KEYS_BYTES))
+        await site.commit(commit, TrustedKeys(lines + b"#" * MAX_KEYS_BYTES))
 
 
-async def test_a_private_key_among_the_keys_is_refused(world: World, tmp_path: Path, gpg: GpgHome) -> None:
+async def test_a_private_key_among_the_keys_is_refused(
+    site: SignatureSite, tmp_path: Path, gpg: GpgHome
+) -> None:
     alice, bob = ssh_signer(tmp_path, "alice"), gpg.signer("bob-private")
-    commit = bob.commit(world.repository, {"a": "1"})
+    commit = bob.commit(site.repository, {"a": "1"})
     binary = gpg.gpg("--export-secret-keys", "bob-private")
     for keys in (
         TrustedKeys((tmp_path / "alice").read_bytes() + alice.public),
@@ -254,33 +260,38 @@ async def test_a_private_key_among_the_keys_is_refused(world: World, tmp_path: P
         TrustedKeys(gpg_keys=binary),
     ):
         with pytest.raises(Misconfigured, match="private key"):
-            await world.commit(commit, keys)
+            await site.commit(commit, keys)
 
 
 @pytest.mark.parametrize(("program", "package"), [("ssh-keygen", "openssh-client"), ("gpg", "gnupg")])
 async def test_a_missing_program_is_named_with_its_package(
-    world: World, tmp_path: Path, gpg: GpgHome, monkeypatch: pytest.MonkeyPatch, program: str, package: str
+    site: SignatureSite,
+    tmp_path: Path,
+    gpg: GpgHome,
+    monkeypatch: pytest.MonkeyPatch,
+    program: str,
+    package: str,
 ) -> None:
     signer = ssh_signer(tmp_path, "alice") if program == "ssh-keygen" else gpg.signer("nobody")
     keys = allow(signer) if program == "ssh-keygen" else TrustedKeys(gpg_keys=signer.public)
-    commit = signer.commit(world.repository, {"a": "1"})
+    commit = signer.commit(site.repository, {"a": "1"})
     only_git = tmp_path / "bin"
     only_git.mkdir()
     (only_git / "git").symlink_to("/usr/bin/git")
     monkeypatch.setenv("PATH", str(only_git))
     with pytest.raises(Misconfigured, match=f"{program}.*{package}"):
-        await world.commit(commit, keys)
-    assert world.left_over() == []
+        await site.commit(commit, keys)
+    assert site.left_over() == []
 
 
 async def test_a_user_without_a_name_reads_why_ssh_signatures_cannot_be_checked(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    site: SignatureSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alice = ssh_signer(tmp_path, "alice")
-    commit = alice.commit(world.repository, {"a": "1"})
+    commit = alice.commit(site.repository, {"a": "1"})
     monkeypatch.setattr(os, "getuid", lambda: 3_999_999)
     with pytest.raises(Misconfigured, match=r"3999999.*/etc/passwd"):
-        await world.commit(commit, allow(alice))
+        await site.commit(commit, allow(alice))
 
 
 def program_on_path(folder: Path, name: str, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -292,66 +303,66 @@ def program_on_path(folder: Path, name: str, script: str, monkeypatch: pytest.Mo
 
 
 async def test_a_check_that_hangs_is_ended_and_leaves_nothing(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    site: SignatureSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alice = ssh_signer(tmp_path, "alice")
-    commit = alice.commit(world.repository, {"a": "1"})
+    commit = alice.commit(site.repository, {"a": "1"})
     program_on_path(tmp_path, "ssh-keygen", "sleep 60", monkeypatch)
     monkeypatch.setattr(programs, "TIMEOUT", 0.2)
     with pytest.raises(Retry, match="took longer"):
-        await world.commit(commit, allow(alice))
-    assert world.left_over() == []
+        await site.commit(commit, allow(alice))
+    assert site.left_over() == []
 
 
 async def test_a_check_that_says_too_much_is_ended(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    site: SignatureSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alice = ssh_signer(tmp_path, "alice")
-    commit = alice.commit(world.repository, {"a": "1"})
+    commit = alice.commit(site.repository, {"a": "1"})
     program_on_path(tmp_path, "ssh-keygen", "exec cat /dev/zero", monkeypatch)
     with pytest.raises(Retry, match="printed more than"):
-        await world.commit(commit, allow(alice))
+        await site.commit(commit, allow(alice))
 
 
 async def test_a_cancelled_check_ends_its_program_and_removes_its_files(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    site: SignatureSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alice = ssh_signer(tmp_path, "alice")
-    commit = alice.commit(world.repository, {"a": "1"})
+    commit = alice.commit(site.repository, {"a": "1"})
     mark = tmp_path / "pid"
     program_on_path(
         tmp_path, "ssh-keygen", f"echo $$ > {mark}.new; mv {mark}.new {mark}; sleep 60", monkeypatch
     )
-    checking = asyncio.create_task(world.commit(commit, allow(alice)))
+    checking = asyncio.create_task(site.commit(commit, allow(alice)))
 
     async def started() -> bool:
         return mark.exists()
 
     await eventually_async(started)
-    assert [oct(folder.stat().st_mode & 0o777) for folder in world.left_over()] == ["0o700"]
+    assert [oct(folder.stat().st_mode & 0o777) for folder in site.left_over()] == ["0o700"]
     checking.cancel()
     with pytest.raises(asyncio.CancelledError):
         await checking
-    assert world.left_over() == []
+    assert site.left_over() == []
     assert mark.read_text().strip() not in running()
 
 
 async def test_no_agent_is_started_and_no_home_is_used(
-    world: World, tmp_path: Path, gpg: GpgHome, monkeypatch: pytest.MonkeyPatch
+    site: SignatureSite, tmp_path: Path, gpg: GpgHome, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home = tmp_path / "home"
     home.mkdir()
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("GNUPGHOME", str(gpg.folder))
     stranger, alice = gpg.signer("stranger"), gpg.signer("alice-home")
-    commit = stranger.commit(world.repository, {"a": "1"})
+    commit = stranger.commit(site.repository, {"a": "1"})
     with pytest.raises(Stalled, match="none of the GPG keys"):  # although GNUPGHOME knows the key
-        await world.commit(commit, TrustedKeys(gpg_keys=alice.public))
+        await site.commit(commit, TrustedKeys(gpg_keys=alice.public))
     assert list(home.iterdir()) == []
     assert not [line for line in running().values() if "gpg-agent" in line and str(tmp_path) in line]
 
 
-class TagWorld(World):
+class SignedTagSite(SignatureSite):
     """A mirror that holds only a commit, as one fetch of it leaves it."""
 
     def __init__(self, folder: Path, server: GitHttpServer) -> None:
@@ -377,13 +388,13 @@ class TagWorld(World):
 
 
 @pytest.fixture
-def tags(tmp_path: Path, git_http: GitHttpServer) -> TagWorld:
-    return TagWorld(tmp_path, git_http)
+def tags(tmp_path: Path, git_http: GitHttpServer) -> SignedTagSite:
+    return SignedTagSite(tmp_path, git_http)
 
 
 @pytest.mark.parametrize("ref", ["v1", "refs/tags/v1"])
 async def test_the_tag_object_is_brought_into_the_mirror_and_nothing_else(
-    tags: TagWorld, git_http: GitHttpServer, tmp_path: Path, ref: str
+    tags: SignedTagSite, git_http: GitHttpServer, tmp_path: Path, ref: str
 ) -> None:
     alice = ssh_signer(tmp_path, "alice")
     tags.repository.commit({"older": "1"})
@@ -425,7 +436,7 @@ async def test_the_tag_object_is_brought_into_the_mirror_and_nothing_else(
     assert len(git_http.requests) == 2, "the tag is here; only what it is now was asked for"
 
 
-async def test_what_is_not_an_annotated_tag_is_refused_by_name(tags: TagWorld, tmp_path: Path) -> None:
+async def test_what_is_not_an_annotated_tag_is_refused_by_name(tags: SignedTagSite, tmp_path: Path) -> None:
     alice = ssh_signer(tmp_path, "alice")
     commit = alice.commit(tags.repository, {"a": "1"})
     tags.repository.tag("light", commit)
@@ -437,7 +448,9 @@ async def test_what_is_not_an_annotated_tag_is_refused_by_name(tags: TagWorld, t
         assert refused.value.reason is Reason.SIGNATURE_MISSING
 
 
-async def test_a_tag_that_moved_while_it_was_looked_at_is_refused(tags: TagWorld, tmp_path: Path) -> None:
+async def test_a_tag_that_moved_while_it_was_looked_at_is_refused(
+    tags: SignedTagSite, tmp_path: Path
+) -> None:
     alice = ssh_signer(tmp_path, "alice")
     commit = tags.repository.commit({"a": "1"})
     tags.follow(commit)
@@ -447,11 +460,11 @@ async def test_a_tag_that_moved_while_it_was_looked_at_is_refused(tags: TagWorld
         await fetch_tag_object(tags.remote(tags.url), tags.mirror.path, "v1", commit)
 
 
-async def test_no_mode_asks_for_nothing(world: World) -> None:
-    commit = world.repository.commit({"a": "1"})
+async def test_no_mode_asks_for_nothing(site: SignatureSite) -> None:
+    commit = site.repository.commit({"a": "1"})
     nothing = await check_signature(
-        world.remote("https://127.0.0.1:1/none.git"),
-        world.repository.path,
+        site.remote("https://127.0.0.1:1/none.git"),
+        site.repository.path,
         mode=SignatureMode.NONE,
         ref=GitRef("main"),
         commit=commit,

@@ -152,7 +152,7 @@ def test_after_a_long_sleep_everything_begins_anew() -> None:
 def test_over_five_years_every_certificate_is_good_and_was_trusted_before_it_was_shown() -> None:
     """Clients learn of a bundle ten minutes late, and the decision is made once an hour."""
     material, now = made(), START
-    told = {one.key_id for one in material.authority_facts()}
+    names = {one.key_id for one in material.authority_facts()}
     seen: set[RotationStep] = set()
     while now < START + 5 * 365 * DAY:
         decision = decide_rotation(
@@ -165,8 +165,8 @@ def test_over_five_years_every_certificate_is_good_and_was_trusted_before_it_was
         trusted = {one.key_id for one in material.authority_facts() if one.expires > now}
         assert serving.created <= now < serving.expires
         assert serving.issuer_id in trusted
-        assert serving.issuer_id in told
-        told = {one.key_id for one in material.authority_facts()}  # an hour later everybody knows
+        assert serving.issuer_id in names
+        names = {one.key_id for one in material.authority_facts()}  # an hour later everybody knows
         now += timedelta(hours=12) if decision.step is RotationStep.KEEP else timedelta(hours=1)
     assert seen == {
         RotationStep.KEEP,

@@ -50,12 +50,12 @@ def test_the_designers_of_8_3_and_of_the_specification_are_read_alike() -> None:
         "sessions": [{"sessionId": "d1", "username": "anna", "projectName": "Line 1", "host": "10.0.0.7"}]
     }
     bare = modern["items"]
-    for said in (modern, older, bare):
-        assert parse_designers(said, mixed=False) == (one,)
+    for message in (modern, older, bare):
+        assert parse_designers(message, mixed=False) == (one,)
 
 
 def test_of_a_mixed_list_only_those_who_say_so_are_designers() -> None:
-    said = {
+    fields = {
         "items": [
             {"id": "d", "type": "Designer", "project": "A"},
             {"id": "p", "type": "Perspective", "project": "B", "uptime": 61_500},
@@ -63,17 +63,17 @@ def test_of_a_mixed_list_only_those_who_say_so_are_designers() -> None:
             {"id": "u", "project": "D"},
         ]
     }
-    assert parse_designers(said, mixed=True) is not None
-    assert [one.id for one in parse_designers(said, mixed=True) or ()] == ["d", "v"]
-    assert parse_perspective_sessions(said) == (
+    assert parse_designers(fields, mixed=True) is not None
+    assert [one.id for one in parse_designers(fields, mixed=True) or ()] == ["d", "v"]
+    assert parse_perspective_sessions(fields) == (
         PerspectiveSession("p", "", "B", 61.5),
         PerspectiveSession("u", "", "D", 0.0),
     )
 
 
 def test_what_a_project_says_of_its_designers() -> None:
-    said = {"name": "A", "designSessions": [{"id": "1", "user": "ben"}]}
-    assert parse_project_designers("A", said) == (DesignerSession("1", "ben", "A", ""),)
+    fields = {"name": "A", "designSessions": [{"id": "1", "user": "ben"}]}
+    assert parse_project_designers("A", fields) == (DesignerSession("1", "ben", "A", ""),)
     assert parse_project_designers("A", {"name": "A"}) is None
 
 
@@ -100,21 +100,21 @@ def test_names_are_kept_as_they_are_and_never_long_or_unprintable() -> None:
 
 
 def test_texts_are_one_short_line() -> None:
-    said = {"items": [{"id": "1", "user": "an\x1b[31mna\r\n" + "x" * 5000}]}
-    found = parse_designers(said, mixed=False)
+    fields = {"items": [{"id": "1", "user": "an\x1b[31mna\r\n" + "x" * 5000}]}
+    found = parse_designers(fields, mixed=False)
     assert found is not None
     assert len(found[0].user) <= MAX_TEXT_LENGTH
     assert found[0].user.isprintable()
 
 
 def test_what_a_gateway_says_of_itself() -> None:
-    said = {
+    fields = {
         "name": "gw",
         "ignitionVersion": "8.3.7 (b1)",
         "redundancyRole": "Backup",
         "deploymentMode": "prod",
     }
-    assert parse_gateway_info(said) == GatewayInfo("gw", "8.3.7 (b1)", "Backup", "prod")
+    assert parse_gateway_info(fields) == GatewayInfo("gw", "8.3.7 (b1)", "Backup", "prod")
     assert parse_gateway_info({"ignitionVersion": "8.3.0"}) == GatewayInfo("", "8.3.0")
     assert not any(map(parse_gateway_info, (None, [], {}, {"ignitionVersion": 83}, {"ignitionVersion": " "})))
 
@@ -151,9 +151,9 @@ def test_modules_in_two_lists_and_in_one() -> None:
 def test_tag_providers_of_a_module_are_distinguished_from_the_others() -> None:
     modern = {"items": [{"name": "default"}, {"name": "MQTT", "config": {"profile": {"type": "MANAGED"}}}]}
     older = {"providers": [{"name": "default", "managed": "yes"}, {"name": "MQTT", "managed": True}]}
-    for said in (modern, older):
-        assert parse_names(said) == frozenset({"default", "MQTT"})
-        assert parse_managed_providers(said) == frozenset({"MQTT"})
+    for message in (modern, older):
+        assert parse_names(message) == frozenset({"default", "MQTT"})
+        assert parse_managed_providers(message) == frozenset({"MQTT"})
     assert (
         parse_managed_providers(
             {"items": [{"name": "a", "config": {"profile": []}}, {"name": "b", "config": 5}]}
@@ -193,15 +193,15 @@ def test_an_export_of_any_depth_and_width_is_bounded() -> None:
     assert len(parse_tag_types(wide) or ()) == MAX_ITEMS
 
 
-@pytest.mark.parametrize("said", HOSTILE, ids=lambda said: json.dumps(said)[:20])
-def test_nothing_is_guessed_out_of_what_is_no_list(said: object) -> None:
+@pytest.mark.parametrize("value", HOSTILE, ids=lambda value: json.dumps(value)[:20])
+def test_nothing_is_guessed_out_of_what_is_no_list(value: object) -> None:
     """Each reader either says that it cannot read it, or returns what holds no strange thing."""
-    for found in (parse_names(said), module_ids(said)):
+    for found in (parse_names(value), module_ids(value)):
         assert found is None or all(isinstance(name, str) for name in found)
     for sessions in (
-        parse_designers(said, mixed=False),
-        parse_perspective_sessions(said),
-        parse_restart_tasks(said),
+        parse_designers(value, mixed=False),
+        parse_perspective_sessions(value),
+        parse_restart_tasks(value),
     ):
         assert sessions is None or isinstance(sessions, tuple)
-    assert parse_quarantined(said) is None or "" not in (parse_quarantined(said) or {})
+    assert parse_quarantined(value) is None or "" not in (parse_quarantined(value) or {})

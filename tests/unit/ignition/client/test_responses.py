@@ -119,20 +119,20 @@ def test_the_state_is_read_from_what_anybody_may_see(body: bytes, found: Gateway
     assert GatewayPresence.from_gwinfo(body) == found
 
 
-@pytest.mark.parametrize("said", [None, [], "RUNNING", {"state": None}, {"status": "RUNNING"}])
-def test_a_ping_that_is_none_says_nothing(said: object) -> None:
-    assert GatewayPresence.from_ping(said).state is GatewayState.UNKNOWN
+@pytest.mark.parametrize("value", [None, [], "RUNNING", {"state": None}, {"status": "RUNNING"}])
+def test_a_ping_that_is_none_says_nothing(value: object) -> None:
+    assert GatewayPresence.from_ping(value).state is GatewayState.UNKNOWN
 
 
 @pytest.mark.parametrize("before", [0, 280])
 @pytest.mark.parametrize("repeated", ["stoker:s3cr3t-of-the-key", "s3cr3t-of-the-key"])
 @pytest.mark.parametrize("status", [200, 400, 403, 409, 500, 503])
 def test_a_gateway_that_repeats_the_key_is_quoted_without_it(status: int, repeated: str, before: int) -> None:
-    said = f"{'x' * before} bad token {repeated}"
+    text = f"{'x' * before} bad token {repeated}"
     asked = PLAIN._replace(key=Secret("stoker:s3cr3t-of-the-key"))
-    page = f"<th>MESSAGE:</th><td>{said}</td>".encode()
+    page = f"<th>MESSAGE:</th><td>{text}</td>".encode()
     for given in (
-        answer(status, json.dumps({"success": False, "message": said}).encode()),
+        answer(status, json.dumps({"success": False, "message": text}).encode()),
         answer(status, page, "text/html"),
     ):
         error = answer_error(given, asked)

@@ -37,7 +37,7 @@ def test_what_changes_deeper_in_the_resource_counts_too() -> None:
 
 
 def manifest(**other: object) -> bytes:
-    said = {
+    fields = {
         "scope": "G",
         "version": 1,
         "restricted": False,
@@ -49,7 +49,7 @@ def manifest(**other: object) -> bytes:
             "hint": {"x": 1},
         },
     }
-    return json.dumps({**said, **other}).encode()
+    return json.dumps({**fields, **other}).encode()
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ def test_the_signature_of_a_view() -> None:
 
 
 def test_the_signature_of_a_manifest_with_every_field() -> None:
-    said = manifest(
+    manifest_data = manifest(
         scope="DC",
         documentation="Größe",
         version=65538,
@@ -59,8 +59,8 @@ def test_the_signature_of_a_manifest_with_every_field() -> None:
         },
     )
     contents = {"a.json": b"{}", "b.bin": b"\0\xff", "thumbnail.png": b"PNG", "other": b"not named"}
-    assert said.signed == "feed"
-    assert said.signature(contents) == by_hand(
+    assert manifest_data.signed == "feed"
+    assert manifest_data.signature(contents) == by_hand(
         b"\0\0\0\6",
         "Größe".encode(),
         b"\0\1\0\2",
@@ -83,15 +83,15 @@ def test_letters_of_a_scope_add_up(scope: str, spelt: int) -> None:
 
 
 def test_a_number_is_signed_as_it_is_spelt_and_a_value_without_its_spaces() -> None:
-    said = ResourceManifest.read(b'{"scope":"N","version":1,"attributes":{ "a" : [ 1.50 , 1e3 ] }}')
-    assert said.signature({}) == by_hand(b"\0\0\0\0", b"\0\0\0\1", b"\0\0\0", b"a[1.50,1e3]")
+    result = ResourceManifest.read(b'{"scope":"N","version":1,"attributes":{ "a" : [ 1.50 , 1e3 ] }}')
+    assert result.signature({}) == by_hand(b"\0\0\0\0", b"\0\0\0\1", b"\0\0\0", b"a[1.50,1e3]")
 
 
 def test_files_and_attributes_are_sorted_as_java_sorts() -> None:
     """By UTF-16 units, in which a character beyond the first plane comes before a private one."""
     low, high = "\U0001f600", "\ue000"
-    said = manifest(files=[high, low], attributes={high: 1, low: 2})
-    assert said.signature({low: b"l", high: b"h"}) == by_hand(
+    manifest_data = manifest(files=[high, low], attributes={high: 1, low: 2})
+    assert manifest_data.signature({low: b"l", high: b"h"}) == by_hand(
         b"\0\0\0\1", b"\0\0\0\1", b"\0\0\1", f"{low}l{high}h{low}2{high}1".encode()
     )
 

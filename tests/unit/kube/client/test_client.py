@@ -171,7 +171,7 @@ async def test_an_error_that_a_retry_cannot_fix_is_raised_at_once(
 
 
 @pytest.mark.parametrize(
-    ("answer", "kind", "said"),
+    ("answer", "kind", "message"),
     [
         (says(502, b"<html><h1>502 Bad Gateway</h1></html>"), ServerError, "answered 502 (502 Bad Gateway)"),
         (says(401), Unauthorized, "the server answered 401 without a word"),
@@ -188,12 +188,14 @@ async def test_an_error_that_a_retry_cannot_fix_is_raised_at_once(
         ),
     ],
 )
-async def test_a_nasty_answer_becomes_one_sentence(answer: Answer, kind: type[Exception], said: str) -> None:
+async def test_a_nasty_answer_becomes_one_sentence(
+    answer: Answer, kind: type[Exception], message: str
+) -> None:
     async with serving(answer) as server, client_of(server) as client:
         with pytest.raises(kind) as refused:
             await get(client)
     assert str(refused.value).startswith("get configmaps shop/x: ")
-    assert said in str(refused.value)
+    assert message in str(refused.value)
     assert CANARY not in repr(refused.value)
     assert len(server.asked) == 1
 
@@ -238,12 +240,12 @@ async def test_a_server_that_is_no_web_server_is_unreachable() -> None:
         replying(*replies) as (address, _),
         KubeClient(ClusterConfig(server=f"http://{address}", credentials=token)) as client,
     ):
-        for said in (
+        for message in (
             "does not answer in HTTP",
             "broke off in the middle of its answer",
             "closed the connection without an answer",
         ):
-            with pytest.raises(ApiServerUnreachable, match=said) as refused:
+            with pytest.raises(ApiServerUnreachable, match=message) as refused:
                 # A POST, because aiohttp itself repeats a GET on a connection that was closed.
                 await create(client)
             assert CANARY not in "".join(traceback.format_exception(refused.value))
@@ -267,11 +269,11 @@ async def test_a_proxy_that_fails_is_named_without_its_password() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "said"),
+    ("error", "message"),
     [
         (aiohttp.ConnectionTimeoutError(), "cannot be reached: no connection in time"),
-        (aiohttp.SocketTimeoutError(), "said nothing for 60 s"),
-        (TimeoutError(), "said nothing for 60 s"),
+        (aiohttp.SocketTimeoutError(), "message nothing for 60 s"),
+        (TimeoutError(), "message nothing for 60 s"),
         (ConnectionResetError(104, "Connection reset by peer"), "closed the connection without an answer"),
         (OSError(24, "Too many open files"), "cannot be reached: Too many open files"),
         (ssl.SSLError(1, "[SSL] bad record mac"), "cannot be talked to over TLS: SSLError"),
@@ -279,8 +281,8 @@ async def test_a_proxy_that_fails_is_named_without_its_password() -> None:
         (aiohttp.ClientError(CANARY), "cannot be reached: ClientError"),
     ],
 )
-def test_network_errors_are_described_in_words(error: Exception, said: str) -> None:
-    assert network_errors.network_error_reason(error, 60.0) == said
+def test_network_errors_are_described_in_words(error: Exception, message: str) -> None:
+    assert network_errors.network_error_reason(error, 60.0) == message
 
 
 async def test_an_answer_that_is_too_large_is_not_read(tmp_path: Path) -> None:

@@ -25,8 +25,8 @@ from stoker.kube.client.errors import (
 
 
 def status(message: str, *, reason: str = "", details: Mapping[str, object] | None = None) -> bytes:
-    said = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": message, "reason": reason}
-    return msgspec.json.encode(said | ({"details": details} if details else {}))
+    fields = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": message, "reason": reason}
+    return msgspec.json.encode(fields | ({"details": details} if details else {}))
 
 
 @pytest.mark.parametrize(

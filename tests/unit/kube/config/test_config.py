@@ -408,14 +408,14 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("content", "said"), [each[1:] for each in BAD], ids=[each[0] for each in BAD])
-def test_a_bad_kubeconfig_is_described_in_one_sentence(tmp_path: Path, content: object, said: str) -> None:
+@pytest.mark.parametrize(("content", "text"), [each[1:] for each in BAD], ids=[each[0] for each in BAD])
+def test_a_bad_kubeconfig_is_described_in_one_sentence(tmp_path: Path, content: object, text: str) -> None:
     (tmp_path / "empty").touch()
     (tmp_path / "huge").write_bytes(b"x" * 1024 * 1024 + b"x")
     path = write(tmp_path / "config", content)
     with pytest.raises(Misconfigured) as refused:
         load(path)
-    expected = said.format(file=f"the kubeconfig {path}", path=path, folder=tmp_path)
+    expected = text.format(file=f"the kubeconfig {path}", path=path, folder=tmp_path)
     assert expected in refused.value.message
     assert CANARY not in refused.value.message
     assert CANARY not in repr(refused.value)

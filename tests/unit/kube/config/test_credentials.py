@@ -196,7 +196,7 @@ EXPIRED = Authority().client("me", valid_for=timedelta(days=-2))
 
 
 @pytest.mark.parametrize(
-    ("prepare", "said"),
+    ("prepare", "text"),
     [
         (lambda script: None, "is not installed; get it from the shelf"),
         (lambda script: script.path.write_text("no program"), "cannot be started: Permission denied"),
@@ -234,7 +234,7 @@ EXPIRED = Authority().client("me", valid_for=timedelta(days=-2))
     ],
 )
 async def test_a_failing_plugin_is_described_in_one_sentence(
-    script: Script, prepare: Callable[[Script], None], said: str
+    script: Script, prepare: Callable[[Script], None], text: str
 ) -> None:
     prepare(script)
     credentials = script.credentials(
@@ -244,7 +244,7 @@ async def test_a_failing_plugin_is_described_in_one_sentence(
         await credentials.current()
     message = refused.value.message
     assert message.startswith("the credential plug-in plugin of the user 'me' of config ")
-    assert said in message
+    assert text in message
     assert CANARY not in message
     assert "\n" not in message
     assert len(message) < 700
@@ -327,7 +327,7 @@ async def test_a_kubeconfig_names_its_plugin(script: Script, tmp_path: Path, api
     }
     (tmp_path / "config").write_text(yaml.safe_dump(content))
     settings = config.load_config(tmp_path / "config", environ={}, clock=ManualClock(NOW))
-    told, _, region = (await token(settings.credentials)).partition(".")
+    result, _, region = (await token(settings.credentials)).partition(".")
     assert region == "north"
     expected = {
         "server": "https://host:6443",
@@ -335,4 +335,4 @@ async def test_a_kubeconfig_names_its_plugin(script: Script, tmp_path: Path, api
         "proxy-url": "http://proxy:3128",
         "config": {"audience": "me"},
     }
-    assert json.loads(bytes.fromhex(told)) == (expected if api_version == API_VERSIONS[0] else None)
+    assert json.loads(bytes.fromhex(result)) == (expected if api_version == API_VERSIONS[0] else None)

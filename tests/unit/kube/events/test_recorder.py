@@ -77,10 +77,10 @@ async def test_dropped_events_are_logged_without_filling_the_log(
         await clock.advance(REPEAT_SECONDS)
         for number in range(10, 20):
             recorder.warning(OBJECT, Reason.REJECTED, f"attempt {number}")
-    told = [(line["about"], line["reason"], line["rate_limited"], line["overflowed"]) for line in lines]
+    messages = [(line["about"], line["reason"], line["rate_limited"], line["overflowed"]) for line in lines]
     assert {line["event"] for line in lines} == {"events.dropped"}
     # Ten minutes have brought the credit for two more.
-    assert told == [(OBJECT, Reason.REJECTED, 1, 0), (OBJECT, Reason.REJECTED, 8, 0)]
+    assert messages == [(OBJECT, Reason.REJECTED, 1, 0), (OBJECT, Reason.REJECTED, 8, 0)]
 
 
 async def test_while_the_server_is_away_attempts_grow_rare_and_nothing_is_given_up(

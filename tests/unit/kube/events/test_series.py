@@ -28,7 +28,7 @@ def report(message: str = "no route", name: str = "line-1") -> EventReport:
     return EventReport(about(name), EventType.WARNING, Reason.SOURCE_UNREACHABLE, message)
 
 
-class Desk:
+class SeriesEnvironment:
     """A book, and the time at which it is used."""
 
     def __init__(self, limits: EventLimits | None = None) -> None:
@@ -52,22 +52,22 @@ class Desk:
 
 
 @pytest.fixture
-def desk() -> Desk:
-    return Desk()
+def environment() -> SeriesEnvironment:
+    return SeriesEnvironment()
 
 
-def test_the_first_report_is_due_at_once(desk: Desk) -> None:
-    desk.now = 7.0
-    desk.accept(report())
-    assert desk.due() == 7.0
+def test_the_first_report_is_due_at_once(environment: SeriesEnvironment) -> None:
+    environment.now = 7.0
+    environment.accept(report())
+    assert environment.due() == 7.0
 
 
-def test_equal_reports_are_one_series_that_counts(desk: Desk) -> None:
+def test_equal_reports_are_one_series_that_counts(environment: SeriesEnvironment) -> None:
     for second in range(5):
-        desk.now = float(second)
-        assert desk.accept(report()) is EventReportResult.ACCEPTED
-    series = desk.write()
-    assert (series.count, len(desk.book)) == (5, 1)
+        environment.now = float(second)
+        assert environment.accept(report()) is EventReportResult.ACCEPTED
+    series = environment.write()
+    assert (series.count, len(environment.book)) == (5, 1)
     assert (series.first, series.last) == (START, START + timedelta(seconds=4))
 
 
@@ -80,142 +80,146 @@ def test_equal_reports_are_one_series_that_counts(desk: Desk) -> None:
         EventReport(about(), EventType.WARNING, Reason.REF_NOT_FOUND, "no route"),
     ],
 )
-def test_reports_that_differ_in_anything_are_different_series(desk: Desk, other: EventReport) -> None:
-    desk.accept(report())
-    desk.accept(other)
-    assert desk.book.pending == 2
+def test_reports_that_differ_in_anything_are_different_series(
+    environment: SeriesEnvironment, other: EventReport
+) -> None:
+    environment.accept(report())
+    environment.accept(other)
+    assert environment.book.pending == 2
 
 
-def test_what_is_written_is_not_due_until_it_is_reported_again(desk: Desk) -> None:
-    desk.accept(report())
-    desk.write()
-    assert desk.due() is None
-    desk.accept(report())
-    assert desk.due() == 30.0
+def test_what_is_written_is_not_due_until_it_is_reported_again(environment: SeriesEnvironment) -> None:
+    environment.accept(report())
+    environment.write()
+    assert environment.due() is None
+    environment.accept(report())
+    assert environment.due() == 30.0
 
 
-def test_a_steady_report_is_written_ever_more_seldom(desk: Desk) -> None:
+def test_a_steady_report_is_written_ever_more_seldom(environment: SeriesEnvironment) -> None:
     writes = []
     for second in range(3600):
-        desk.now = float(second)
-        desk.accept(report())
-        due = desk.due()
-        if due is not None and due <= desk.now:
-            desk.write()
+        environment.now = float(second)
+        environment.accept(report())
+        due = environment.due()
+        if due is not None and due <= environment.now:
+            environment.write()
             writes.append(second)
     assert writes[:7] == [0, 30, 90, 210, 450, 750, 1050]
     assert len(writes) == 15
-    assert len(desk.book) == 1
+    assert len(environment.book) == 1
 
 
-def test_reports_during_a_write_are_still_pending_after_it(desk: Desk) -> None:
-    desk.accept(report())
-    series = desk.book.next()
+def test_reports_during_a_write_are_still_pending_after_it(environment: SeriesEnvironment) -> None:
+    environment.accept(report())
+    series = environment.book.next()
     assert series is not None
     count = series.count
-    desk.accept(report())
-    desk.book.wrote(series, count, desk.now)
-    assert desk.due() == 30.0
+    environment.accept(report())
+    environment.book.wrote(series, count, environment.now)
+    assert environment.due() == 30.0
 
 
-def test_after_a_silence_the_same_report_is_a_new_series(desk: Desk) -> None:
-    desk.accept(report())
-    first = desk.write()
-    desk.now = 600.0
-    desk.accept(report())
-    second = desk.write()
+def test_after_a_silence_the_same_report_is_a_new_series(environment: SeriesEnvironment) -> None:
+    environment.accept(report())
+    first = environment.write()
+    environment.now = 600.0
+    environment.accept(report())
+    second = environment.write()
     assert second is not first
     assert (second.count, second.first) == (1, START + timedelta(seconds=600))
 
 
-def test_a_series_that_could_not_be_written_does_not_end_with_the_window(desk: Desk) -> None:
-    desk.accept(report())
-    desk.now = 5000.0
-    desk.accept(report())
-    assert desk.write().count == 2
+def test_a_series_that_could_not_be_written_does_not_end_with_the_window(
+    environment: SeriesEnvironment,
+) -> None:
+    environment.accept(report())
+    environment.now = 5000.0
+    environment.accept(report())
+    assert environment.write().count == 2
 
 
-def test_a_series_that_the_server_refused_is_forgotten(desk: Desk) -> None:
-    desk.accept(report())
-    series = desk.book.next()
+def test_a_series_that_the_server_refused_is_forgotten(environment: SeriesEnvironment) -> None:
+    environment.accept(report())
+    series = environment.book.next()
     assert series is not None
-    desk.book.drop(series)
-    assert (len(desk.book), desk.book.pending) == (0, 0)
+    environment.book.drop(series)
+    assert (len(environment.book), environment.book.pending) == (0, 0)
 
 
-def test_an_object_that_keeps_saying_new_things_runs_out_of_credit(desk: Desk) -> None:
-    fates = [desk.accept(report(f"failure {number}")) for number in range(30)]
+def test_an_object_that_keeps_saying_new_things_runs_out_of_credit(environment: SeriesEnvironment) -> None:
+    fates = [environment.accept(report(f"failure {number}")) for number in range(30)]
     assert fates == [EventReportResult.ACCEPTED] * 25 + [EventReportResult.RATE_LIMITED] * 5
-    desk.now = 299.0
-    assert desk.accept(report("too early")) is EventReportResult.RATE_LIMITED
-    desk.now = 300.0
-    assert desk.accept(report("one more")) is EventReportResult.ACCEPTED
-    assert desk.accept(report("and another")) is EventReportResult.RATE_LIMITED
+    environment.now = 299.0
+    assert environment.accept(report("too early")) is EventReportResult.RATE_LIMITED
+    environment.now = 300.0
+    assert environment.accept(report("one more")) is EventReportResult.ACCEPTED
+    assert environment.accept(report("and another")) is EventReportResult.RATE_LIMITED
 
 
 def test_credit_grows_back_to_the_burst_and_not_beyond() -> None:
-    desk = Desk(EventLimits(capacity=100_000))
+    environment = SeriesEnvironment(EventLimits(capacity=100_000))
     for number in range(25):
-        desk.accept(report(f"{number}"))
-    desk.now = 1e6
-    fates = [desk.accept(report(f"later {number}")) for number in range(30)]
+        environment.accept(report(f"{number}"))
+    environment.now = 1e6
+    fates = [environment.accept(report(f"later {number}")) for number in range(30)]
     assert fates.count(EventReportResult.ACCEPTED) == 25
 
 
-def test_repetitions_cost_no_credit(desk: Desk) -> None:
+def test_repetitions_cost_no_credit(environment: SeriesEnvironment) -> None:
     for _ in range(1000):
-        desk.accept(report())
-    fates = [desk.accept(report(f"failure {number}")) for number in range(25)]
+        environment.accept(report())
+    fates = [environment.accept(report(f"failure {number}")) for number in range(25)]
     assert fates.count(EventReportResult.ACCEPTED) == 24
 
 
-def test_one_noisy_object_takes_nothing_from_another(desk: Desk) -> None:
+def test_one_noisy_object_takes_nothing_from_another(environment: SeriesEnvironment) -> None:
     for number in range(30):
-        desk.accept(report(f"failure {number}"))
-    assert desk.accept(report(name="line-2")) is EventReportResult.ACCEPTED
+        environment.accept(report(f"failure {number}"))
+    assert environment.accept(report(name="line-2")) is EventReportResult.ACCEPTED
 
 
 def test_what_finds_no_room_is_refused_while_nothing_can_be_written() -> None:
-    desk = Desk(EventLimits(capacity=10))
-    fates = [desk.accept(report(name=f"line-{number}")) for number in range(15)]
+    environment = SeriesEnvironment(EventLimits(capacity=10))
+    fates = [environment.accept(report(name=f"line-{number}")) for number in range(15)]
     assert fates == [EventReportResult.ACCEPTED] * 10 + [EventReportResult.FULL] * 5
-    assert desk.accept(report(name="line-3")) is EventReportResult.ACCEPTED  # it has its place already
-    assert len(desk.book) == 10
+    assert environment.accept(report(name="line-3")) is EventReportResult.ACCEPTED  # it has its place already
+    assert len(environment.book) == 10
 
 
 def test_series_that_are_written_make_room_the_most_silent_first() -> None:
-    desk = Desk(EventLimits(capacity=3))
+    environment = SeriesEnvironment(EventLimits(capacity=3))
     for name in ("a", "b", "c"):
-        desk.accept(report(name=name))
-        desk.write()
-    desk.accept(report(name="a"))
-    desk.now = 30.0
-    desk.write()
-    assert desk.accept(report(name="d")) is EventReportResult.ACCEPTED
-    desk.write()
-    assert len(desk.book) == 3
-    desk.accept(report(name="a"))
-    desk.now = 100.0
-    assert desk.write().count == 3  # its series was kept, that of b had to go
+        environment.accept(report(name=name))
+        environment.write()
+    environment.accept(report(name="a"))
+    environment.now = 30.0
+    environment.write()
+    assert environment.accept(report(name="d")) is EventReportResult.ACCEPTED
+    environment.write()
+    assert len(environment.book) == 3
+    environment.accept(report(name="a"))
+    environment.now = 100.0
+    assert environment.write().count == 3  # its series was kept, that of b had to go
 
 
 def test_series_that_are_over_all_make_room_together() -> None:
-    desk = Desk(EventLimits(capacity=10))
+    environment = SeriesEnvironment(EventLimits(capacity=10))
     for number in range(10):
-        desk.accept(report(name=f"line-{number}"))
-        desk.write()
-    desk.now = 601.0
-    desk.accept(report(name="new"))
-    assert len(desk.book) == 1
+        environment.accept(report(name=f"line-{number}"))
+        environment.write()
+    environment.now = 601.0
+    environment.accept(report(name="new"))
+    assert len(environment.book) == 1
 
 
 def test_the_credits_of_many_objects_take_bounded_room() -> None:
-    desk = Desk(EventLimits(capacity=10, burst=1))
+    environment = SeriesEnvironment(EventLimits(capacity=10, burst=1))
     for number in range(100):
-        desk.accept(report(name=f"line-{number}"))
-        desk.write()
-    assert len(desk.book) <= 10
-    assert desk.accept(report("again", name="line-99")) is EventReportResult.RATE_LIMITED
+        environment.accept(report(name=f"line-{number}"))
+        environment.write()
+    assert len(environment.book) <= 10
+    assert environment.accept(report("again", name="line-99")) is EventReportResult.RATE_LIMITED
     assert (
-        desk.accept(report("again", name="line-0")) is EventReportResult.ACCEPTED
+        environment.accept(report("again", name="line-0")) is EventReportResult.ACCEPTED
     )  # forgotten, so it starts anew

@@ -45,8 +45,8 @@ async def hang(context: Context) -> Context:
 
 
 def summarize(context: Context, outcome: StepsOutcome) -> str:
-    said = "ready" if outcome.error is None else f"{outcome.error.reason} in {outcome.step}"
-    return f"{context.commit}:{context.files} {said}"
+    message = "ready" if outcome.error is None else f"{outcome.error.reason} in {outcome.step}"
+    return f"{context.commit}:{context.files} {message}"
 
 
 @dataclass

@@ -117,7 +117,7 @@ class Script:
         return script.pop(0) if len(script) > 1 else script[0]
 
 
-class Scene:
+class ReflectorEnvironment:
     """A reflector at work on a script."""
 
     def __init__(
@@ -131,14 +131,14 @@ class Scene:
         self.clock = ManualClock()
         self.script = Script(self.clock, lists, streams or [[FOREVER]])
         self.errors: list[StokerError] = []
-        self.told: list[str] = []
+        self.delivered: list[str] = []
         self.recovered: list[float] = []
         self.reflector: Reflector[str] = Reflector(
             self.script,
             CONFIG_MAPS,
             namespace="shop",
             keep=bytes.decode,
-            on_change=lambda change: self.told.append(described(change)),
+            on_change=lambda change: self.delivered.append(described(change)),
             on_error=self.errors.append,
             on_recovered=lambda: self.recovered.append(self.clock.monotonic()),
             clock=self.clock,
@@ -174,57 +174,63 @@ def test_the_client_is_a_source() -> None:
 
 
 async def test_the_first_list_is_delivered_before_the_sync_is_signalled() -> None:
-    scene = Scene([[page("10", item("a", "3")), page("10", item("b", "7"))]])
-    waiting = asyncio.get_running_loop().create_task(scene.reflector.synced())
+    environment = ReflectorEnvironment([[page("10", item("a", "3")), page("10", item("b", "7"))]])
+    waiting = asyncio.get_running_loop().create_task(environment.reflector.synced())
     await asyncio.sleep(0)
     assert not waiting.done()
-    assert not scene.reflector.health.synced
+    assert not environment.reflector.health.synced
     await waiting
-    assert scene.told == ["+a@3", "+b@7"]
-    await scene.pass_time()
-    assert scene.asked == [("list", 0.0), ("watch 10", 0.0)]
-    assert scene.reflector.health.synced
-    await scene.end()
+    assert environment.delivered == ["+a@3", "+b@7"]
+    await environment.pass_time()
+    assert environment.asked == [("list", 0.0), ("watch 10", 0.0)]
+    assert environment.reflector.health.synced
+    await environment.end()
 
 
 async def test_changes_reach_the_listeners_when_the_store_has_them() -> None:
-    scene = Scene([[page("10")]], [[event("ADDED", "a", "11"), event("DELETED", "a", "12"), FOREVER]])
-    seen: list[tuple[str, bool]] = []
-    scene.reflector.listen(
-        lambda change: seen.append((described(change), ObjectKey("shop", "a") in scene.reflector.store))
+    environment = ReflectorEnvironment(
+        [[page("10")]], [[event("ADDED", "a", "11"), event("DELETED", "a", "12"), FOREVER]]
     )
-    await scene.pass_time()
+    seen: list[tuple[str, bool]] = []
+    environment.reflector.listen(
+        lambda change: seen.append((described(change), ObjectKey("shop", "a") in environment.reflector.store))
+    )
+    await environment.pass_time()
     assert seen == [("+a@11", True), ("-a@12", False)]
-    await scene.end()
+    await environment.end()
 
 
 async def test_a_late_listener_gets_what_is_there_and_a_removed_one_gets_nothing() -> None:
-    scene = Scene([[page("10", item("a", "3"))]], [[Pass(5.0), event("ADDED", "b", "11"), FOREVER]])
-    await scene.pass_time()
+    environment = ReflectorEnvironment(
+        [[page("10", item("a", "3"))]], [[Pass(5.0), event("ADDED", "b", "11"), FOREVER]]
+    )
+    await environment.pass_time()
     stays: list[str] = []
     leaves: list[str] = []
-    scene.reflector.listen(lambda change: stays.append(described(change)))
-    leave = scene.reflector.listen(lambda change: leaves.append(described(change)))
+    environment.reflector.listen(lambda change: stays.append(described(change)))
+    leave = environment.reflector.listen(lambda change: leaves.append(described(change)))
     leave()
-    await scene.pass_time(5.0)
+    await environment.pass_time(5.0)
     assert stays == ["+a@3", "+b@11"]
     assert leaves == ["+a@3"]
-    assert scene.told == ["+a@3", "+b@11"]
-    await scene.end()
+    assert environment.delivered == ["+a@3", "+b@11"]
+    await environment.end()
 
 
 async def test_a_broken_stream_is_resumed_from_the_last_event_after_a_pause() -> None:
-    scene = Scene([[page("10")]], [[event("ADDED", "a", "11"), ApiServerUnreachable("reset")], [FOREVER]])
-    await scene.pass_time(10.0)
-    assert scene.asked == [("list", 0.0), ("watch 10", 0.0), ("watch 11", 0.5)]
-    assert scene.reflector.broken_streams == 1
-    assert [error.message for error in scene.errors] == ["reset"]
-    assert scene.reflector.health.error is None, "the watch is open again"
-    await scene.end()
+    environment = ReflectorEnvironment(
+        [[page("10")]], [[event("ADDED", "a", "11"), ApiServerUnreachable("reset")], [FOREVER]]
+    )
+    await environment.pass_time(10.0)
+    assert environment.asked == [("list", 0.0), ("watch 10", 0.0), ("watch 11", 0.5)]
+    assert environment.reflector.broken_streams == 1
+    assert [error.message for error in environment.errors] == ["reset"]
+    assert environment.reflector.health.error is None, "the watch is open again"
+    await environment.end()
 
 
 async def test_a_waiter_learns_that_the_server_is_back() -> None:
-    scene = Scene(
+    environment = ReflectorEnvironment(
         [[page("10")]],
         [
             [Pass(60.0), ApiServerUnreachable("reset")],
@@ -233,63 +239,67 @@ async def test_a_waiter_learns_that_the_server_is_back() -> None:
             [FOREVER],
         ],
     )
-    await scene.pass_time(60.4)
-    assert scene.recovered == [], "neither at the beginning nor while it fails"
-    await scene.pass_time(10.0)
-    assert scene.recovered == [pytest.approx(62.0)]
-    await scene.end()
+    await environment.pass_time(60.4)
+    assert environment.recovered == [], "neither at the beginning nor while it fails"
+    await environment.pass_time(10.0)
+    assert environment.recovered == [pytest.approx(62.0)]
+    await environment.end()
 
 
 async def test_an_expired_version_is_listed_again_and_only_the_difference_is_delivered() -> None:
-    scene = Scene(
+    environment = ReflectorEnvironment(
         [[page("10", item("a", "3"), item("b", "7"))], [page("90", item("a", "3"), item("c", "80"))]],
         [[Gone("too old", status=410)], [FOREVER]],
     )
-    await scene.pass_time(10.0)
-    assert scene.asked == [("list", 0.0), ("watch 10", 0.0), ("list", 0.5), ("watch 90", 0.5)]
-    assert scene.told == ["+a@3", "+b@7", "-b@90", "+c@80"]
-    assert (scene.reflector.lists, scene.reflector.relists, scene.reflector.watches) == (2, 1, 2)
-    await scene.end()
+    await environment.pass_time(10.0)
+    assert environment.asked == [("list", 0.0), ("watch 10", 0.0), ("list", 0.5), ("watch 90", 0.5)]
+    assert environment.delivered == ["+a@3", "+b@7", "-b@90", "+c@80"]
+    assert (environment.reflector.lists, environment.reflector.relists, environment.reflector.watches) == (
+        2,
+        1,
+        2,
+    )
+    await environment.end()
 
 
 async def test_a_list_that_breaks_off_delivers_nothing() -> None:
-    scene = Scene(
+    environment = ReflectorEnvironment(
         [[page("10", item("a", "3")), ApiServerUnreachable("reset")], [page("20", item("b", "15"))]]
     )
-    await scene.pass_time(0.4)
-    assert scene.told == []
-    assert not scene.reflector.health.synced
-    await scene.pass_time(0.1)
-    assert scene.told == ["+b@15"]
-    assert scene.reflector.relists == 0
-    await scene.end()
+    await environment.pass_time(0.4)
+    assert environment.delivered == []
+    assert not environment.reflector.health.synced
+    await environment.pass_time(0.1)
+    assert environment.delivered == ["+b@15"]
+    assert environment.reflector.relists == 0
+    await environment.end()
 
 
 @pytest.mark.parametrize(
     "error", [Forbidden("not allowed", status=403), NotFound("no such kind", status=404)]
 )
 async def test_a_denied_or_missing_kind_is_reported_and_tried_slowly(error: StokerError) -> None:
-    scene = Scene([[error], [error], [error], [page("10")]])
-    await scene.pass_time(14.0)
-    health = scene.reflector.health
+    environment = ReflectorEnvironment([[error], [error], [error], [page("10")]])
+    await environment.pass_time(14.0)
+    health = environment.reflector.health
     assert (health.error, health.failing_since, health.failures) == (error, 0.0, 2)
     assert (scene.reflector._last_contact, health.synced) == (None, False)
-    assert [moment for _, moment in scene.asked] == [0.0, 5.0]
-    await scene.pass_time(30.0)
-    assert [moment for _, moment in scene.asked] == [0.0, 5.0, 15.0, 35.0, 35.0]
-    assert scene.errors == [error] * 3
-    health = scene.reflector.health
+    assert [moment for _, moment in environment.asked] == [0.0, 5.0]
+    await environment.pass_time(30.0)
+    assert [moment for _, moment in environment.asked] == [0.0, 5.0, 15.0, 35.0, 35.0]
+    assert environment.errors == [error] * 3
+    health = environment.reflector.health
     assert (health.error, health.failing_since, health.synced) == (None, None, True)
-    await scene.end()
+    await environment.end()
 
 
 async def test_the_time_to_stay_away_is_kept() -> None:
-    scene = Scene([[TooManyRequests("busy", status=429, after=20.0)], [page("10")]])
-    await scene.pass_time(20.4)
-    assert len(scene.asked) == 1
-    await scene.pass_time(0.1)
-    assert scene.asked[1] == ("list", 20.5)
-    await scene.end()
+    environment = ReflectorEnvironment([[TooManyRequests("busy", status=429, after=20.0)], [page("10")]])
+    await environment.pass_time(20.4)
+    assert len(environment.asked) == 1
+    await environment.pass_time(0.1)
+    assert environment.asked[1] == ("list", 20.5)
+    await environment.end()
 
 
 async def test_a_watch_asks_for_a_time_in_between_and_for_an_end_of_silence() -> None:
@@ -327,58 +337,62 @@ async def test_streams_that_end_together_do_not_come_back_together() -> None:
 
 async def test_silence_is_no_error_but_is_noticed_and_ends_in_a_list() -> None:
     silence: Sequence[Answer] = [Pass(90.0), ApiServerUnreachable("said nothing for 90 s")]
-    scene = Scene([[page("10")]], [silence] * STANDSTILLS + [[FOREVER]], idle_timeout=90.0)
-    await scene.pass_time(300.0)
-    words = [word for word, _ in scene.asked]
+    environment = ReflectorEnvironment(
+        [[page("10")]], [silence] * STANDSTILLS + [[FOREVER]], idle_timeout=90.0
+    )
+    await environment.pass_time(300.0)
+    words = [word for word, _ in environment.asked]
     assert words == ["list", "watch 10", "watch 10", "watch 10", "list", "watch 10"]
-    assert scene.asked[2][1] == 90.0 + SPREAD / 2
-    assert scene.reflector.silences == STANDSTILLS
-    assert scene.errors == []
-    assert scene.reflector.health.failures == 0
-    await scene.end()
+    assert environment.asked[2][1] == 90.0 + SPREAD / 2
+    assert environment.reflector.silences == STANDSTILLS
+    assert environment.errors == []
+    assert environment.reflector.health.failures == 0
+    await environment.end()
 
 
 async def test_a_stream_that_breaks_before_the_silence_is_over_is_an_error() -> None:
-    scene = Scene([[page("10")]], [[Pass(40.0), ApiServerUnreachable("reset")], [FOREVER]], idle_timeout=90.0)
-    await scene.pass_time(60.0)
-    assert scene.reflector.silences == 0
-    assert len(scene.errors) == 1
-    await scene.end()
+    environment = ReflectorEnvironment(
+        [[page("10")]], [[Pass(40.0), ApiServerUnreachable("reset")], [FOREVER]], idle_timeout=90.0
+    )
+    await environment.pass_time(60.0)
+    assert environment.reflector.silences == 0
+    assert len(environment.errors) == 1
+    await environment.end()
 
 
 async def test_the_last_contact_is_the_last_line() -> None:
-    scene = Scene([[page("10")]], [[Pass(60.0), event("ADDED", "a", "11"), FOREVER]])
-    await scene.pass_time(59.0)
+    environment = ReflectorEnvironment([[page("10")]], [[Pass(60.0), event("ADDED", "a", "11"), FOREVER]])
+    await environment.pass_time(59.0)
     assert scene.reflector._last_contact == 0.0
-    await scene.pass_time(50.0)
+    await environment.pass_time(50.0)
     assert scene.reflector._last_contact == 60.0
-    await scene.end()
+    await environment.end()
 
 
 async def test_a_resync_lists_in_time_and_tells_only_what_was_missed() -> None:
-    scene = Scene(
+    environment = ReflectorEnvironment(
         [[page("10", item("a", "3"))], [page("20", item("a", "3"), item("b", "15"))]],
         [[Pass(100.0)], [FOREVER]],
         resync_every=100.0,
     )
-    await scene.pass_time(150.0)
-    assert scene.script.timeouts[0][0] == 100
-    assert [word for word, _ in scene.asked] == ["list", "watch 10", "list", "watch 20"]
-    assert scene.told == ["+a@3", "+b@15"]
-    await scene.end()
+    await environment.pass_time(150.0)
+    assert environment.script.timeouts[0][0] == 100
+    assert [word for word, _ in environment.asked] == ["list", "watch 10", "list", "watch 20"]
+    assert environment.delivered == ["+a@3", "+b@15"]
+    await environment.end()
 
 
 async def test_an_overdue_resync_waits_for_the_pause_after_an_error_and_for_one_short_watch() -> None:
-    scene = Scene(
+    environment = ReflectorEnvironment(
         [[page("10")]],
         [[Pass(150.0), TooManyRequests("busy", status=429, after=30.0)], [Pass(1.0)], [FOREVER]],
         resync_every=100.0,
     )
-    await scene.pass_time(200.0)
-    assert scene.asked[:3] == [("list", 0.0), ("watch 10", 0.0), ("watch 10", 180.5)]
-    assert scene.asked[3] == ("list", 181.5)
-    assert [seconds for seconds, _ in scene.script.timeouts] == [100, 1, 100]
-    await scene.end()
+    await environment.pass_time(200.0)
+    assert environment.asked[:3] == [("list", 0.0), ("watch 10", 0.0), ("watch 10", 180.5)]
+    assert environment.asked[3] == ("list", 181.5)
+    assert [seconds for seconds, _ in environment.script.timeouts] == [100, 1, 100]
+    await environment.end()
 
 
 async def test_an_object_that_cannot_be_kept_is_counted_and_the_others_flow() -> None:
@@ -403,29 +417,29 @@ async def test_an_object_that_cannot_be_kept_is_counted_and_the_others_flow() ->
 
 
 async def test_repetitions_are_counted() -> None:
-    scene = Scene([[page("10", item("a", "3"))]], [[event("ADDED", "a", "3"), FOREVER]])
-    await scene.pass_time()
+    environment = ReflectorEnvironment([[page("10", item("a", "3"))]], [[event("ADDED", "a", "3"), FOREVER]])
+    await environment.pass_time()
     assert scene.reflector._watching.duplicates == 1
-    assert scene.told == ["+a@3"]
-    await scene.end()
+    assert environment.delivered == ["+a@3"]
+    await environment.end()
 
 
 async def test_cancelling_closes_the_stream_at_once_and_leaves_nothing_behind() -> None:
     before = asyncio.all_tasks()
-    scene = Scene([[page("10")]])
-    await scene.pass_time(30.0)
-    assert scene.script.open_streams == 1
-    await scene.end()
-    assert scene.script.open_streams == 0
+    environment = ReflectorEnvironment([[page("10")]])
+    await environment.pass_time(30.0)
+    assert environment.script.open_streams == 1
+    await environment.end()
+    assert environment.script.open_streams == 0
     assert asyncio.all_tasks() == before
 
 
 async def test_cancelling_ends_a_pause_at_once() -> None:
-    scene = Scene([[Forbidden("not allowed", status=403)]])
-    await scene.pass_time(1.0)
-    assert list(scene.clock.alarms) == [5.0]
-    await scene.end()
-    assert list(scene.clock.alarms) == []
+    environment = ReflectorEnvironment([[Forbidden("not allowed", status=403)]])
+    await environment.pass_time(1.0)
+    assert list(environment.clock.alarms) == [5.0]
+    await environment.end()
+    assert list(environment.clock.alarms) == []
 
 
 async def test_a_mistake_of_a_listener_is_not_swallowed() -> None:

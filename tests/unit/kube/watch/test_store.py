@@ -81,8 +81,8 @@ def test_a_complete_list_replaces_everything_and_only_differences_are_changes() 
         },
         "10",
     )
-    told = [(change.key.name, change.uid, change.old, change.new) for change in changes]
-    assert told == [
+    lines = [(change.key.name, change.uid, change.old, change.new) for change in changes]
+    assert lines == [
         ("gone", "u3", "gone", None),
         ("newer", "u2", "newer", "newer!"),
         ("again", "u4", "again", None),

@@ -104,8 +104,8 @@ async def test_who_asks_is_known_after_the_answer_here_and_elsewhere() -> None:
         assert it.author(config_map("b"), "1") is None
         await it.intake.settle()
         assert it.author(config_map("b"), "1") == "alice"
-        (told,) = it.peers.told
-        assert (told.user.name, told.user.groups, told.before) == ("alice", ("dev",), "1")
+        (result,) = it.peers.told
+        assert (result.user.name, result.user.groups, result.before) == ("alice", ("dev",), "1")
         assert it.intake.counts["fact"] == 1
 
 

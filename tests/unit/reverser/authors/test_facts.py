@@ -30,8 +30,8 @@ def scale(version: str, replicas: int | None) -> dict[str, Any]:
 
 def request(operation: str, new: Any = None, old: Any = None, **more: Any) -> dict[str, Any]:
     resource = {"group": "apps", "version": "v1", "resource": "deployments"}
-    told = {"uid": "x", "resource": resource, "operation": operation, "object": new, "oldObject": old}
-    return {**told, "userInfo": ALICE, "dryRun": False, **more}
+    fields = {"uid": "x", "resource": resource, "operation": operation, "object": new, "oldObject": old}
+    return {**fields, "userInfo": ALICE, "dryRun": False, **more}
 
 
 def test_a_creation_has_a_uid_and_no_version() -> None:

@@ -155,8 +155,8 @@ def test_the_conditions_are_ours_by_name() -> None:
 
 
 def test_a_user_cannot_break_out_of_the_expression() -> None:
-    said = conditions(own_user='x" || true || "')["not-by-the-reverser"]
-    assert said == r'request.userInfo.username != "x\" || true || \""'
+    condition = conditions(own_user='x" || true || "')["not-by-the-reverser"]
+    assert condition == r'request.userInfo.username != "x\" || true || \""'
 
 
 def test_kinds_with_the_same_namespaces_share_a_clause() -> None:

@@ -73,8 +73,8 @@ def test_readiness_of_a_destination(truth: DestinationFacts, status: bool | None
 
 
 def test_where_nothing_is_to_be_written_no_lease_is_held() -> None:
-    told = destination_aspects(DestinationFacts(error=DENIED, lease=None))
-    assert find(told, Type.LEASE_NOT_ACQUIRED) == (False, Reason.NONE_FOUND)
+    aspects = destination_aspects(DestinationFacts(error=DENIED, lease=None))
+    assert find(aspects, Type.LEASE_NOT_ACQUIRED) == (False, Reason.NONE_FOUND)
 
 
 def test_an_object_that_is_not_written_makes_its_destination_unready() -> None:
@@ -101,8 +101,8 @@ def test_the_folder_of_another_is_a_conflict_where_it_must_not_be_shared() -> No
 
 
 def test_a_marker_that_cannot_be_written_is_reported() -> None:
-    told = destination_aspects(DestinationFacts(marker_trouble="is a folder in the repository"))
-    assert find(told, Type.MARKER_CONFLICT) == (True, Reason.MARKER_WRITE_FAILED)
+    aspects = destination_aspects(DestinationFacts(marker_trouble="is a folder in the repository"))
+    assert find(aspects, Type.MARKER_CONFLICT) == (True, Reason.MARKER_WRITE_FAILED)
 
 
 @pytest.mark.parametrize(
@@ -130,13 +130,13 @@ def test_a_rule_that_watches_and_has_brought_everything_is_ready() -> None:
 
 def test_a_failing_watch_is_counted_and_named() -> None:
     denied = ApiError("list configmaps: forbidden", status=403, reason=Reason.RBAC_DENIED)
-    told = rule_aspects(RuleFacts(watched=[MAPS, SERVICES], failing={MAPS: denied}))
-    assert find(told, Type.WATCH_ERRORED) == (True, Reason.RBAC_DENIED)
-    assert told[2].message == "1 of 2 watches fail; list configmaps: forbidden"
-    assert find(told, Type.READY) == (False, Reason.RBAC_DENIED)
+    aspects = rule_aspects(RuleFacts(watched=[MAPS, SERVICES], failing={MAPS: denied}))
+    assert find(aspects, Type.WATCH_ERRORED) == (True, Reason.RBAC_DENIED)
+    assert aspects[2].message == "1 of 2 watches fail; list configmaps: forbidden"
+    assert find(aspects, Type.READY) == (False, Reason.RBAC_DENIED)
     away = ApiError("nobody answers", status=0, reason=Reason.UNREACHABLE)
-    told = rule_aspects(RuleFacts(watched=[MAPS], failing={MAPS: away}))
-    assert find(told, Type.WATCH_ERRORED) == (True, Reason.API_SERVER_ERROR)
+    aspects = rule_aspects(RuleFacts(watched=[MAPS], failing={MAPS: away}))
+    assert find(aspects, Type.WATCH_ERRORED) == (True, Reason.API_SERVER_ERROR)
 
 
 @pytest.mark.parametrize(
@@ -157,15 +157,15 @@ def test_a_name_that_is_not_served_degrades_nothing() -> None:
     inert = [
         InertName(RuleRef("WatchRule", "shop", "r"), "things", InertReason.UNKNOWN_KIND, "is not served")
     ]
-    told = rule_aspects(RuleFacts(inert=inert))
-    assert find(told, Type.DISCOVERY_DEGRADED) == (False, Reason.NONE_FOUND)
-    assert find(told, Type.READY) == (None, Reason.WAITING_DEPENDENCIES)
+    aspects = rule_aspects(RuleFacts(inert=inert))
+    assert find(aspects, Type.DISCOVERY_DEGRADED) == (False, Reason.NONE_FOUND)
+    assert find(aspects, Type.READY) == (None, Reason.WAITING_DEPENDENCIES)
 
 
 def test_a_failing_push_is_reported_on_the_rule() -> None:
-    told = rule_aspects(RuleFacts(push_error=DENIED))
-    assert find(told, Type.REPO_PUSH_FAILED) == (True, Reason.AUTH_FAILED)
-    assert find(told, Type.READY) == (False, Reason.AUTH_FAILED)
+    aspects = rule_aspects(RuleFacts(push_error=DENIED))
+    assert find(aspects, Type.REPO_PUSH_FAILED) == (True, Reason.AUTH_FAILED)
+    assert find(aspects, Type.READY) == (False, Reason.AUTH_FAILED)
 
 
 def test_a_reference_that_is_not_allowed_is_an_access_denied() -> None:

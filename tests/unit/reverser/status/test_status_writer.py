@@ -26,30 +26,30 @@ def commit(number: int) -> CommitId:
 def test_earlier_commits_stay_behind_new_ones() -> None:
     before = [WrittenCommit(commit=str(commit(number)), subject="old") for number in (3, 2, 1)]
     new = [DeliveredCommit(commit(number), None, "new", AT, 1.94) for number in (4, 3)]
-    told = recent_commits(new, before)
-    assert [one.commit for one in told] == [str(commit(number)) for number in (4, 3, 2, 1)]
-    assert [one.subject for one in told] == ["new", "new", "old", "old"]
-    assert (told[0].author, told[0].time, told[0].waited) == (None, "2026-05-01T08:00:00Z", "1.9s")
-    assert recent_commits(new, told) == told, "nothing new is nothing to write"
+    commits = recent_commits(new, before)
+    assert [one.commit for one in commits] == [str(commit(number)) for number in (4, 3, 2, 1)]
+    assert [one.subject for one in commits] == ["new", "new", "old", "old"]
+    assert (commits[0].author, commits[0].time, commits[0].waited) == (None, "2026-05-01T08:00:00Z", "1.9s")
+    assert recent_commits(new, commits) == commits, "nothing new is nothing to write"
 
 
 def test_ten_are_enough_and_each_is_short() -> None:
     new = [DeliveredCommit(commit(number), "a" * 1000, "s" * 1000, AT, 0.0) for number in range(10)]
-    told = recent_commits(new, [WrittenCommit(commit=str(commit(99)))])
-    assert len(told) == 10
-    assert (len(told[0].author or ""), len(told[0].subject or "")) == (253, 256)
+    commits = recent_commits(new, [WrittenCommit(commit=str(commit(99)))])
+    assert len(commits) == 10
+    assert (len(commits[0].author or ""), len(commits[0].subject or "")) == (253, 256)
 
 
 async def test_a_wait_is_reported_after_a_while_and_its_time_stays() -> None:
     clock = ManualClock(AT)
-    said = DesiredStatus([], pending=3, pending_at=clock.monotonic())
-    assert pending_status(said, None, clock) == PendingChanges(), "most changes are in git in a moment"
+    result = DesiredStatus([], pending=3, pending_at=clock.monotonic())
+    assert pending_status(result, None, clock) == PendingChanges(), "most changes are in git in a moment"
     await clock.advance(WAITS)
-    told = pending_status(said, None, clock)
-    assert told == PendingChanges(3, "2026-05-01T08:00:00Z")
+    value = pending_status(result, None, clock)
+    assert value == PendingChanges(3, "2026-05-01T08:00:00Z")
     await clock.advance(60.4)
     clock.jump(0.7)
-    assert pending_status(said._replace(pending=4), told.since, clock) == PendingChanges(4, told.since)
-    assert pending_status(said._replace(pending=0, pending_at=None), told.since, clock) == PendingChanges()
-    newer = said._replace(pending_at=clock.monotonic() - 30)
-    assert pending_status(newer, told.since, clock).since == "2026-05-01T08:00:33Z"
+    assert pending_status(result._replace(pending=4), value.since, clock) == PendingChanges(4, value.since)
+    assert pending_status(result._replace(pending=0, pending_at=None), value.since, clock) == PendingChanges()
+    newer = result._replace(pending_at=clock.monotonic() - 30)
+    assert pending_status(newer, value.since, clock).since == "2026-05-01T08:00:33Z"

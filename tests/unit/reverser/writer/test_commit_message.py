@@ -36,29 +36,29 @@ def commit(*changes: PendingFileChange, user: str | None = "alice") -> PlannedCo
 
 
 def test_a_commit_of_one_object_names_it() -> None:
-    said = commit_message(commit(change("web")), ORIGIN)
-    assert said == f"[UPDATE] apps/v1/deployments/shop/web\n\n{TRAILERS}X-ConfigButler-Author: alice\n"
+    message = commit_message(commit(change("web")), ORIGIN)
+    assert message == f"[UPDATE] apps/v1/deployments/shop/web\n\n{TRAILERS}X-ConfigButler-Author: alice\n"
 
 
 def test_the_core_group_is_spelt_and_an_object_outside_namespaces_has_none() -> None:
-    said = commit_message(
+    message = commit_message(
         commit(change("a", ChangeOperation.DELETE, group="", resource="configmaps")), ORIGIN
     )
-    assert said.startswith("[DELETE] core/v1/configmaps/shop/a\n")
-    said = commit_message(commit(change("a", ChangeOperation.CREATE, namespace="")), ORIGIN)
-    assert said.startswith("[CREATE] apps/v1/deployments/a\n")
+    assert message.startswith("[DELETE] core/v1/configmaps/shop/a\n")
+    message = commit_message(commit(change("a", ChangeOperation.CREATE, namespace="")), ORIGIN)
+    assert message.startswith("[CREATE] apps/v1/deployments/a\n")
 
 
 def test_an_unknown_author_is_called_so_and_no_other_can_be() -> None:
     assert commit_message(commit(change("a"), user=None), ORIGIN).endswith("X-ConfigButler-Author: unknown\n")
-    said = commit_message(commit(change("a"), user="unknown"), ORIGIN)
-    assert said.endswith('X-ConfigButler-Author: "unknown"\n')
+    message = commit_message(commit(change("a"), user="unknown"), ORIGIN)
+    assert message.endswith('X-ConfigButler-Author: "unknown"\n')
 
 
 def test_several_objects_get_a_summary_and_a_list() -> None:
     changes = [change("a", ChangeOperation.CREATE), change("b"), change("c", ChangeOperation.DELETE)]
-    said = commit_message(commit(*changes), ORIGIN)
-    assert said.startswith(
+    message = commit_message(commit(*changes), ORIGIN)
+    assert message.startswith(
         "[CREATE 1, UPDATE 1, DELETE 1] 3 deployments in shop\n\n"
         "- CREATE apps/v1/deployments/shop/a\n"
         "- UPDATE apps/v1/deployments/shop/b\n"
@@ -70,17 +70,17 @@ def test_several_objects_get_a_summary_and_a_list() -> None:
 
 
 def test_a_long_list_ends_in_a_count() -> None:
-    said = commit_message(commit(*(change(f"x{n}") for n in range(200))), ORIGIN)
-    assert said.count("\n- UPDATE ") == 50
-    assert "\n- and 150 more\n" in said
+    message = commit_message(commit(*(change(f"x{n}") for n in range(200))), ORIGIN)
+    assert message.count("\n- UPDATE ") == 50
+    assert "\n- and 150 more\n" in message
 
 
 def test_a_template_makes_the_message_and_the_trailers_stay() -> None:
     template = MessageTemplate(
         "{{.Operation}} {{ .Resource }} {{.Namespace}}/{{.Name}} by {{.Author}}\n\n{{.Summary}}\n\n"
     )
-    said = commit_message(commit(change("web")), ORIGIN, template)
-    assert said == (
+    message = commit_message(commit(change("web")), ORIGIN, template)
+    assert message == (
         "UPDATE deployments shop/web by alice\n\n[UPDATE] apps/v1/deployments/shop/web\n\n"
         f"{TRAILERS}X-ConfigButler-Author: alice\n"
     )
@@ -93,8 +93,8 @@ def test_a_template_makes_the_message_and_the_trailers_stay() -> None:
 
 
 def test_a_template_that_gives_nothing_falls_back() -> None:
-    said = commit_message(commit(change("a", namespace="")), ORIGIN, MessageTemplate(" {{.Namespace}}\n"))
-    assert said.startswith("[UPDATE] apps/v1/deployments/a\n")
+    message = commit_message(commit(change("a", namespace="")), ORIGIN, MessageTemplate(" {{.Namespace}}\n"))
+    assert message.startswith("[UPDATE] apps/v1/deployments/a\n")
 
 
 @pytest.mark.parametrize(
@@ -117,14 +117,14 @@ def test_no_name_of_an_object_or_user_can_forge_a_trailer(tmp_path: Path) -> Non
         change(evil, group="rbac.authorization.k8s.io", namespace=""), user="eve\nX-ConfigButler-Author: bob"
     )
     template = MessageTemplate("{{.Name}}\n\n{{.Author}}")
-    for said in (
+    for message in (
         commit_message(forged, ORIGIN),
         commit_message(forged, ORIGIN, template),
         commit_message(commit(change(evil), change("b")), ORIGIN),
     ):
         read = subprocess.run(
             ["git", "interpret-trailers", "--parse"],
-            input=said,
+            input=message,
             capture_output=True,
             text=True,
             check=True,

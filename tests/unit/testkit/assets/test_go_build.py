@@ -44,11 +44,11 @@ def test_builds_what_is_missing_once_and_says_how_far_it_is(
     folder = ensure(ALL)
     assert all(os.access(folder / name, os.X_OK) for name in ALL)
     assert {path.name for path in folder.iterdir()} == {*ALL, ".lock"}  # and no scraps
-    said = capsys.readouterr().err
+    printed = capsys.readouterr().err
     listed = "etcd, kube-apiserver, kubectl, kube-controller-manager"
-    assert said.startswith(f"building {listed} once for this machine: about 7 min on two cores\n")
+    assert printed.startswith(f"building {listed} once for this machine: about 7 min on two cores\n")
     for number, name in enumerate(ALL, start=1):
-        assert f"[{number}/4] building {name} v" in said
+        assert f"[{number}/4] building {name} v" in printed
     assert ensure(ALL) == folder
     calls = record.read_text().splitlines()
     assert len(calls) == 4

@@ -64,13 +64,13 @@ def test_keeps_the_files_that_are_wanted_and_asks_once(record: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("variable", "said"), [("BROKEN", "403 Forbidden"), ("FORGED", "its digest is not the pinned one")]
+    ("variable", "message"), [("BROKEN", "403 Forbidden"), ("FORGED", "its digest is not the pinned one")]
 )
 def test_what_cannot_be_had_as_pinned_is_refused(
-    record: Path, monkeypatch: pytest.MonkeyPatch, variable: str, said: str
+    record: Path, monkeypatch: pytest.MonkeyPatch, variable: str, message: str
 ) -> None:
     monkeypatch.setenv(variable, FLUX)
-    with pytest.raises(Stalled, match=rf"{FLUX} v\S+ could not be downloaded: {said}"):
+    with pytest.raises(Stalled, match=rf"{FLUX} v\S+ could not be downloaded: {message}"):
         ensure()
     kept = {path.name for path in record.parent.glob("cache/stoker/tools/*/*")}
     assert not kept & {PurePosixPath(file).name for file in FILES[FLUX]}

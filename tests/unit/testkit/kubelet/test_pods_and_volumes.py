@@ -31,7 +31,7 @@ def pod(container: dict[str, Any] | None = None, **spec: Any) -> Pod:
 
 
 @pytest.mark.parametrize(
-    ("container", "spec", "said"),
+    ("container", "spec", "message"),
     [
         ({}, {"hostNetwork": True}, "hostNetwork"),
         ({"lifecycle": {}}, {}, "lifecycle"),
@@ -55,9 +55,9 @@ def pod(container: dict[str, Any] | None = None, **spec: Any) -> Pod:
     ],
 )
 def test_what_it_does_not_do_is_refused_by_name(
-    container: dict[str, Any], spec: dict[str, Any], said: str
+    container: dict[str, Any], spec: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(PodRefused, match=said):
+    with pytest.raises(PodRefused, match=message):
         pod(container, **spec)
 
 

@@ -101,9 +101,9 @@ def test_a_machine_that_cannot_runs_the_command_as_it_is(
     monkeypatch.setattr(sys, "argv", ["enclosing", *command])
     monkeypatch.setattr(unshare, "missing", lambda *_: ())
     assert unshare.main() == 3
-    said = capfd.readouterr()
-    assert said.out == "none\n"
-    assert said.err == "no real node on this machine, so a kubelet without containers: it takes root\n"
+    printed = capfd.readouterr()
+    assert printed.out == "none\n"
+    assert printed.err == "no real node on this machine, so a kubelet without containers: it takes root\n"
 
 
 def test_the_line_through_samples_tells_growth_from_noise() -> None:

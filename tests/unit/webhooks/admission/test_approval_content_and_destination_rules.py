@@ -120,8 +120,8 @@ def test_an_impossible_layout_is_refused_with_its_field(spec: dict[str, Any], pl
 
 def test_a_variable_that_is_not_there_yet_is_mentioned() -> None:
     mapping = [{"source": "{{.Vars.line}}/{{.Vars.site}}", "destination": "{{.Labels.app}}"}]
-    (said,) = check_profile(profile(mappings=mapping, vars={"site": "x"}))
-    assert said == "spec.mappings[0].source asks for .Vars.line, which spec.vars does not have"
+    (refusal,) = check_profile(profile(mappings=mapping, vars={"site": "x"}))
+    assert refusal == "spec.mappings[0].source asks for .Vars.line, which spec.vars does not have"
     assert check_profile(profile()) == ()
 
 
@@ -208,12 +208,12 @@ def foreign(branch: str = "main", repo: str = "r") -> GitDestination:
 
 
 def test_a_refusal_does_not_reveal_another_namespace() -> None:
-    told = {
+    names = {
         notice.message.replace("absent", "r")
         for one in (foreign(), foreign("dev"), foreign(repo="absent"))
         for notice in check_destination(one, [destination("o", "a")], REPOSITORIES)
     }
-    (message,) = told
+    (message,) = names
     assert message.startswith("GitRepoConfig n/r does not allow GitDestinations of namespace t: ")
 
 

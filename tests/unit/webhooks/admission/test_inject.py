@@ -199,10 +199,10 @@ def test_without_native_sidecars_an_init_container_does_the_first_sync() -> None
 
 def test_variables_name_pod_resource_and_gateway() -> None:
     (agent,) = injected(pod(gateway_name="filler $(POD_NAME)"), stoker())["spec"]["initContainers"]
-    said = {
+    fields = {
         one["name"]: one.get("value") or one["valueFrom"]["fieldRef"]["fieldPath"] for one in agent["env"]
     }
-    assert said == {
+    assert fields == {
         "POD_NAME": "metadata.name",
         "POD_NAMESPACE": "metadata.namespace",
         "CR_NAME": "plant",

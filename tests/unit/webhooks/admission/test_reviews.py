@@ -86,13 +86,13 @@ def test_an_answer_says_yes_no_or_yes_with_a_patch() -> None:
 
 
 def test_warnings_are_short_few_and_different() -> None:
-    said = answer(
+    fields = answer(
         AdmissionVerdict(warnings=("x" * 1000, "same", "same", *(f"w{number}" for number in range(30))))
     )
-    assert all(len(one) <= 256 for one in said["warnings"])
-    assert len(said["warnings"]) == 13
-    assert said["warnings"][-1] == "and 20 more"
-    assert said["warnings"].count("same") == 1
+    assert all(len(one) <= 256 for one in fields["warnings"])
+    assert len(fields["warnings"]) == 13
+    assert fields["warnings"][-1] == "and 20 more"
+    assert fields["warnings"].count("same") == 1
 
 
 def conversion(desired: str, *objects: Any) -> bytes:

@@ -38,32 +38,32 @@ class Writer:
     seconds: float = 0.1
 
     def __post_init__(self) -> None:
-        self.wishes = RequestCoalescer(self.write, self.clock)
+        self.coalescer = RequestCoalescer(self.write, self.clock)
         self.asked: list[asyncio.Task[None]] = []
 
-    async def write(self, who: ResourceIdentity, wish: WebhookSyncRequest) -> None:
-        self.begun.append((who, wish))
+    async def write(self, who: ResourceIdentity, request: WebhookSyncRequest) -> None:
+        self.begun.append((who, request))
         await self.clock.sleep(self.seconds)
         if self.failures:
             self.failures -= 1
             raise Retry("not now")
 
     async def ask(
-        self, wish: WebhookSyncRequest, who: ResourceIdentity = PLANT, *, then: float = 0.0
+        self, request: WebhookSyncRequest, who: ResourceIdentity = PLANT, *, then: float = 0.0
     ) -> None:
-        self.asked.append(asyncio.create_task(self.wishes.ask(who, wish)))
+        self.asked.append(asyncio.create_task(self.coalescer.ask(who, request)))
         await self.clock.advance(then)
 
     @property
     def written(self) -> list[WebhookSyncRequest]:
-        return [wish for _, wish in self.begun]
+        return [request for _, request in self.begun]
 
 
 @pytest_asyncio.fixture
 async def writer() -> AsyncIterator[Writer]:
     made = Writer()
     yield made
-    await made.wishes.close()
+    await made.coalescer.close()
     await asyncio.gather(*made.asked, return_exceptions=True)
 
 
@@ -141,14 +141,14 @@ async def test_what_was_written_long_ago_is_forgotten(writer: Writer) -> None:
         await writer.ask(at("a"), ResourceIdentity(SyncResourceKind.STOKER, "site1", f"plant-{number}"))
         if number % 100 == 99:
             await writer.clock.advance(5)
-    assert len(writer.wishes._turns) < 300
+    assert len(writer.coalescer._turns) < 300
 
 
 async def test_closing_gives_up_what_waits(writer: Writer) -> None:
     await writer.ask(at("a"))
     await writer.ask(at("b"))
     await writer.clock.advance(0)
-    await writer.wishes.close()
+    await writer.coalescer.close()
     assert writer.written == [at("a")]
     with pytest.raises(asyncio.CancelledError):
         await writer.asked[1]

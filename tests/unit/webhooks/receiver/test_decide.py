@@ -102,11 +102,11 @@ def test_a_request_for_the_specs_own_ref_leads_back_to_it(spec_ref: str) -> None
 def test_a_pushed_tag_with_the_name_of_the_branch_does_not_take_a_resource_off_the_branch() -> None:
     for allowed in ((), ("v*",), ("*",)):
         for spec_ref in ("main", "refs/heads/main"):
-            wish = decide_request(
+            request = decide_request(
                 WebhookRequest(WebhookCaller.GITHUB, GitRef("main")), follows(spec_ref, *allowed)
             ).wish
-            assert wish is not None
-            assert wish.ref == spec_ref, "a short name means the branch"
+            assert request is not None
+            assert request.ref == spec_ref, "a short name means the branch"
 
 
 def test_what_asks_for_nothing_keeps_its_reason() -> None:

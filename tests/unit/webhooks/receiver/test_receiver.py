@@ -47,7 +47,7 @@ def signed(body: bytes = BODY, key: str = "k3y") -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class Said:
+class ReceiverResponse:
     """An answer."""
 
     status: int
@@ -62,7 +62,7 @@ class Said:
 
 
 @dataclass
-class Stage:
+class ReceiverEnvironment:
     """A receiver, what it knows, and what it caused."""
 
     settings: ReceiverOptions = field(default_factory=lambda: ReceiverOptions(address="127.0.0.1:0"))
@@ -83,7 +83,7 @@ class Stage:
         self.index.put(KNOWN)
         self._stack = AsyncExitStack()
 
-    async def __aenter__(self) -> Stage:
+    async def __aenter__(self) -> ReceiverEnvironment:
         self.receiver = await self._stack.enter_async_context(
             WebhookReceiver(
                 self.find,
@@ -121,14 +121,14 @@ class Stage:
         method: str = "POST",
         scheme: str = "http",
         **options: Any,
-    ) -> Said:
+    ) -> ReceiverResponse:
         given = signed(body) if headers is None else headers
         url = f"{scheme}://127.0.0.1:{self.receiver.port}{path}"
         kind = {"Content-Type": "application/json"}
         async with self.session.request(
             method, url, data=body, headers={**kind, **given}, **options
         ) as answer:
-            return Said(answer.status, answer.headers, await answer.text())
+            return ReceiverResponse(answer.status, answer.headers, await answer.text())
 
     def counted(self, **labels: str) -> float:
         wanted = ",".join(f'{name}="{value}"' for name, value in sorted(labels.items()))
@@ -139,16 +139,16 @@ class Stage:
 
 
 @pytest_asyncio.fixture
-async def stage() -> AsyncIterator[Stage]:
-    async with Stage() as made:
+async def environment() -> AsyncIterator[ReceiverEnvironment]:
+    async with ReceiverEnvironment() as made:
         yield made
 
 
-async def test_a_signed_request_is_accepted_and_becomes_annotations(stage: Stage) -> None:
-    said = await stage.post()
-    assert said.status == 202
-    assert said.json == {"accepted": True, "ref": "2.0.0"}
-    ((who, annotations),) = stage.written
+async def test_a_signed_request_is_accepted_and_becomes_annotations(environment: ReceiverEnvironment) -> None:
+    response = await environment.post()
+    assert response.status == 202
+    assert response.json == {"accepted": True, "ref": "2.0.0"}
+    ((who, annotations),) = environment.written
     assert who == WHO
     at = annotations.pop("stoker.io/requested-at")
     assert at.endswith("Z")
@@ -159,41 +159,45 @@ async def test_a_signed_request_is_accepted_and_becomes_annotations(stage: Stage
     }
 
 
-async def test_a_push_of_another_branch_is_answered_with_the_reason_and_changes_nothing(stage: Stage) -> None:
+async def test_a_push_of_another_branch_is_answered_with_the_reason_and_changes_nothing(
+    environment: ReceiverEnvironment,
+) -> None:
     body = b'{"ref": "refs/heads/feature", "before": "", "after": ""}'
-    said = await stage.post(body)
-    assert said.status == 202
-    assert said.json == {
+    response = await environment.post(body)
+    assert response.status == 202
+    assert response.json == {
         "accepted": False,
         "ref": "feature",
         "reason": "ignored: push to feature, this resource follows main",
     }
-    assert stage.written == []
+    assert environment.written == []
 
 
-async def test_a_push_of_the_branch_that_is_followed_is_a_nudge_without_a_ref(stage: Stage) -> None:
-    assert (await stage.post(b'{"ref": "refs/heads/main"}')).json == {"accepted": True, "ref": "main"}
-    assert set(stage.written[0][1]) == {
+async def test_a_push_of_the_branch_that_is_followed_is_a_nudge_without_a_ref(
+    environment: ReceiverEnvironment,
+) -> None:
+    assert (await environment.post(b'{"ref": "refs/heads/main"}')).json == {"accepted": True, "ref": "main"}
+    assert set(environment.written[0][1]) == {
         "stoker.io/nudged-at",
         "stoker.io/nudged-source",
     }
 
 
-async def test_a_ref_that_is_not_allowed_is_not_taken(stage: Stage) -> None:
-    stage.index.put(IndexedResource(WHO, GitRef("main"), ("v*",), hmac_key=HMAC))
-    said = await stage.post()
-    assert (said.status, said.json["accepted"]) == (202, False)
-    assert "allowedRefs" in said.json["reason"]
-    assert stage.written == []
+async def test_a_ref_that_is_not_allowed_is_not_taken(environment: ReceiverEnvironment) -> None:
+    environment.index.put(IndexedResource(WHO, GitRef("main"), ("v*",), hmac_key=HMAC))
+    response = await environment.post()
+    assert (response.status, response.json["accepted"]) == (202, False)
+    assert "allowedRefs" in response.json["reason"]
+    assert environment.written == []
 
 
 @pytest.mark.parametrize(
     "headers", [{"Authorization": "Bearer t0ken"}, {"X-Gitlab-Token": "k3y"}, {"X-Gitea-Signature": "…"}]
 )
-async def test_each_proof_is_taken(stage: Stage, headers: dict[str, str]) -> None:
+async def test_each_proof_is_taken(environment: ReceiverEnvironment, headers: dict[str, str]) -> None:
     if "X-Gitea-Signature" in headers:
         headers = {"X-Gitea-Signature": signed()["X-Hub-Signature-256"].removeprefix("sha256=")}
-    assert (await stage.post(headers=headers)).status == 202
+    assert (await environment.post(headers=headers)).status == 202
 
 
 @pytest.mark.parametrize(
@@ -209,56 +213,62 @@ async def test_each_proof_is_taken(stage: Stage, headers: dict[str, str]) -> Non
     ],
 )
 async def test_strangers_get_the_same_answer_whether_the_resource_exists_or_not(
-    stage: Stage, headers: dict[str, str]
+    environment: ReceiverEnvironment, headers: dict[str, str]
 ) -> None:
-    answers = [await stage.post(path=path, headers=headers) for path in (PLANT, "/webhook/no/where")]
+    answers = [await environment.post(path=path, headers=headers) for path in (PLANT, "/webhook/no/where")]
     assert [one.status for one in answers] == [401, 401]
     assert answers[0].text == answers[1].text
     assert answers[0].headers.keys() == answers[1].headers.keys()
-    assert stage.written == []
+    assert environment.written == []
 
 
-async def test_only_who_knows_the_operators_key_learns_that_there_is_nothing(stage: Stage) -> None:
-    stage.operator = CallerKeys(hmac=Secret("operators"))
-    assert (await stage.post(path="/webhook/no/where")).status == 401
-    said = await stage.post(path="/webhook/no/where", headers=signed(key="operators"))
-    assert said.status == 404
-    assert said.json == {"accepted": False, "reason": "there is no no/where to ask for"}
-    assert (await stage.post(headers=signed(key="operators"))).status == 202
+async def test_only_who_knows_the_operators_key_learns_that_there_is_nothing(
+    environment: ReceiverEnvironment,
+) -> None:
+    environment.operator = CallerKeys(hmac=Secret("operators"))
+    assert (await environment.post(path="/webhook/no/where")).status == 401
+    response = await environment.post(path="/webhook/no/where", headers=signed(key="operators"))
+    assert response.status == 404
+    assert response.json == {"accepted": False, "reason": "there is no no/where to ask for"}
+    assert (await environment.post(headers=signed(key="operators"))).status == 202
 
 
-async def test_no_credential_at_all_is_a_401_for_everybody(stage: Stage) -> None:
-    stage.index.put(IndexedResource(WHO, GitRef("main")))
+async def test_no_credential_at_all_is_a_401_for_everybody(environment: ReceiverEnvironment) -> None:
+    environment.index.put(IndexedResource(WHO, GitRef("main")))
     for headers in ({}, signed(key=""), {"Authorization": "Bearer "}, {"X-Gitlab-Token": ""}):
-        assert (await stage.post(headers=headers)).status == 401
+        assert (await environment.post(headers=headers)).status == 401
 
 
-async def test_a_resource_that_is_turned_off_or_deleted_has_no_route(stage: Stage) -> None:
-    stage.operator = CallerKeys(hmac=Secret("operators"))
-    stage.index.put(IndexedResource(WHO, GitRef("main"), hmac_key=HMAC, enabled=False))
-    assert (await stage.post()).status == 401
-    assert (await stage.post(headers=signed(key="operators"))).status == 404
-    stage.index.forget(WHO)
-    assert (await stage.post()).status == 401
+async def test_a_resource_that_is_turned_off_or_deleted_has_no_route(
+    environment: ReceiverEnvironment,
+) -> None:
+    environment.operator = CallerKeys(hmac=Secret("operators"))
+    environment.index.put(IndexedResource(WHO, GitRef("main"), hmac_key=HMAC, enabled=False))
+    assert (await environment.post()).status == 401
+    assert (await environment.post(headers=signed(key="operators"))).status == 404
+    environment.index.forget(WHO)
+    assert (await environment.post()).status == 401
 
 
-async def test_a_rotated_secret_counts_from_the_next_request_on(stage: Stage) -> None:
-    stage.secrets[HMAC] = Secret("rotated")
-    assert (await stage.post()).status == 401
-    assert (await stage.post(headers=signed(key="rotated"))).status == 202
-    del stage.secrets[HMAC]
-    assert (await stage.post(headers=signed(key="rotated"))).status == 401
+async def test_a_rotated_secret_counts_from_the_next_request_on(environment: ReceiverEnvironment) -> None:
+    environment.secrets[HMAC] = Secret("rotated")
+    assert (await environment.post()).status == 401
+    assert (await environment.post(headers=signed(key="rotated"))).status == 202
+    del environment.secrets[HMAC]
+    assert (await environment.post(headers=signed(key="rotated"))).status == 401
 
 
-async def test_of_two_kinds_with_one_name_kind_chooses_and_the_key_otherwise(stage: Stage) -> None:
-    stage.index.put(IndexedResource(TWIN, GitRef("main"), ("*",), hmac_key=HMAC))
-    assert (await stage.post(path=f"{PLANT}?kind=IgnitionSync")).status == 202
-    assert (await stage.post(path=f"{PLANT}?kind=stoker")).status == 202
-    assert [who for who, _ in stage.written] == [TWIN, WHO]
-    assert "sync.ignition.io/requested-ref" in stage.written[0][1]
-    assert (await stage.post(b'{"ref": "3.0.0"}')).status == 202
-    assert {who for who, _ in stage.written[2:]} == {WHO, TWIN}
-    assert (await stage.post(path=f"{PLANT}?kind=Pod")).status == 400
+async def test_of_two_kinds_with_one_name_kind_chooses_and_the_key_otherwise(
+    environment: ReceiverEnvironment,
+) -> None:
+    environment.index.put(IndexedResource(TWIN, GitRef("main"), ("*",), hmac_key=HMAC))
+    assert (await environment.post(path=f"{PLANT}?kind=IgnitionSync")).status == 202
+    assert (await environment.post(path=f"{PLANT}?kind=stoker")).status == 202
+    assert [who for who, _ in environment.written] == [TWIN, WHO]
+    assert "sync.ignition.io/requested-ref" in environment.written[0][1]
+    assert (await environment.post(b'{"ref": "3.0.0"}')).status == 202
+    assert {who for who, _ in environment.written[2:]} == {WHO, TWIN}
+    assert (await environment.post(path=f"{PLANT}?kind=Pod")).status == 400
 
 
 @pytest.mark.parametrize(
@@ -277,50 +287,54 @@ async def test_of_two_kinds_with_one_name_kind_chooses_and_the_key_otherwise(sta
         ("/webhook/no/where", "DELETE", 405),
     ],
 )
-async def test_there_is_nothing_else(stage: Stage, path: str, method: str, status: int) -> None:
-    said = await stage.post(path=path, method=method)
-    assert said.status == status
-    assert said.headers.get("Allow") == ("POST" if status == 405 else None)
-    assert stage.looked_up == []
+async def test_there_is_nothing_else(
+    environment: ReceiverEnvironment, path: str, method: str, status: int
+) -> None:
+    response = await environment.post(path=path, method=method)
+    assert response.status == status
+    assert response.headers.get("Allow") == ("POST" if status == 405 else None)
+    assert environment.looked_up == []
 
 
 @pytest.mark.parametrize("kind", ["application/x-www-form-urlencoded", "text/plain", "multipart/form-data"])
-async def test_only_json_is_taken(stage: Stage, kind: str) -> None:
-    said = await stage.post(headers={**signed(), "Content-Type": kind})
-    assert said.status == 415
-    assert said.json["reason"] == "the content type must be application/json"
+async def test_only_json_is_taken(environment: ReceiverEnvironment, kind: str) -> None:
+    response = await environment.post(headers={**signed(), "Content-Type": kind})
+    assert response.status == 415
+    assert response.json["reason"] == "the content type must be application/json"
 
 
 @pytest.mark.parametrize("kind", ["application/json; charset=utf-8", "application/vnd.github+json"])
-async def test_json_has_several_names(stage: Stage, kind: str) -> None:
-    assert (await stage.post(headers={**signed(), "Content-Type": kind})).status == 202
+async def test_json_has_several_names(environment: ReceiverEnvironment, kind: str) -> None:
+    assert (await environment.post(headers={**signed(), "Content-Type": kind})).status == 202
 
 
-async def test_a_body_without_a_type_is_taken_for_json(stage: Stage) -> None:
-    url = f"http://127.0.0.1:{stage.receiver.port}{PLANT}"
-    async with stage.session.post(
+async def test_a_body_without_a_type_is_taken_for_json(environment: ReceiverEnvironment) -> None:
+    url = f"http://127.0.0.1:{environment.receiver.port}{PLANT}"
+    async with environment.session.post(
         url, data=BODY, headers=signed(), skip_auto_headers=["Content-Type"]
     ) as answer:
         assert answer.status == 202
 
 
-async def test_a_compressed_body_is_never_unpacked(stage: Stage) -> None:
+async def test_a_compressed_body_is_never_unpacked(environment: ReceiverEnvironment) -> None:
     bomb = gzip.compress(b" " * 50_000_000)
-    said = await stage.post(bomb, headers={**signed(bomb), "Content-Encoding": "gzip"})
-    assert said.status == 415
+    response = await environment.post(bomb, headers={**signed(bomb), "Content-Encoding": "gzip"})
+    assert response.status == 415
 
 
-async def test_a_body_that_cannot_be_read_is_a_400_to_who_is_believed(stage: Stage) -> None:
+async def test_a_body_that_cannot_be_read_is_a_400_to_who_is_believed(
+    environment: ReceiverEnvironment,
+) -> None:
     for body in (b"", b"no json", b"{}", b'{"ref": "--upload-pack=x"}', b'{"ref": "a", "ref": "b"}'):
-        said = await stage.post(body)
-        assert said.status == 400
-        assert len(said.json["reason"]) > 10
-    assert (await stage.post(b"no json", headers={})).status == 401
-    assert stage.written == []
+        response = await environment.post(body)
+        assert response.status == 400
+        assert len(response.json["reason"]) > 10
+    assert (await environment.post(b"no json", headers={})).status == 401
+    assert environment.written == []
 
 
-async def test_a_large_body_is_refused_before_it_is_read(stage: Stage) -> None:
-    reader, writer = await asyncio.open_connection("127.0.0.1", stage.receiver.port)
+async def test_a_large_body_is_refused_before_it_is_read(environment: ReceiverEnvironment) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", environment.receiver.port)
     head = (
         f"POST {PLANT} HTTP/1.1\r\nHost: x\r\nX-Gitlab-Token: k3y\r\nContent-Length: {(1 << 20) + 1}\r\n\r\n"
     )
@@ -333,25 +347,25 @@ async def test_a_large_body_is_refused_before_it_is_read(stage: Stage) -> None:
     assert answer.startswith(b"HTTP/1.1 413 ")
 
 
-async def test_a_body_of_unknown_length_is_capped(stage: Stage) -> None:
+async def test_a_body_of_unknown_length_is_capped(environment: ReceiverEnvironment) -> None:
     async def endless() -> AsyncIterator[bytes]:
         for _ in range(40):
             yield b"x" * (64 * 1024)
 
     with suppress(aiohttp.ClientError):  # it may hang up while we are still sending
-        assert (await stage.post(endless(), headers={"X-Gitlab-Token": "k3y"})).status == 413
-    assert stage.written == []
+        assert (await environment.post(endless(), headers={"X-Gitlab-Token": "k3y"})).status == 413
+    assert environment.written == []
 
 
-async def test_a_body_of_just_the_size_is_taken(stage: Stage) -> None:
+async def test_a_body_of_just_the_size_is_taken(environment: ReceiverEnvironment) -> None:
     body = b'{"ref": "2.0.0"' + b" " * ((1 << 20) - 16) + b"}"
     assert len(body) == 1 << 20
-    assert (await stage.post(body)).status == 202
+    assert (await environment.post(body)).status == 202
 
 
 async def test_a_body_that_does_not_come_is_not_waited_for() -> None:
-    async with Stage(ReceiverOptions(address="127.0.0.1:0", body_seconds=0.2)) as stage:
-        reader, writer = await asyncio.open_connection("127.0.0.1", stage.receiver.port)
+    async with ReceiverEnvironment(ReceiverOptions(address="127.0.0.1:0", body_seconds=0.2)) as environment:
+        reader, writer = await asyncio.open_connection("127.0.0.1", environment.receiver.port)
         writer.write(
             f"POST {PLANT} HTTP/1.1\r\nHost: x\r\nX-Gitlab-Token: k\r\nContent-Length: 9\r\n\r\n".encode()
         )
@@ -362,83 +376,91 @@ async def test_a_body_that_does_not_come_is_not_waited_for() -> None:
 
 
 async def test_so_many_bodies_of_a_source_are_read_at_once_and_no_more() -> None:
-    async with Stage(ReceiverOptions(address="127.0.0.1:0", bodies_per_source=2)) as stage:
+    async with ReceiverEnvironment(
+        ReceiverOptions(address="127.0.0.1:0", bodies_per_source=2)
+    ) as environment:
         head = f"POST {PLANT} HTTP/1.1\r\nHost: x\r\nX-Gitlab-Token: k\r\nContent-Length: 9\r\n\r\n".encode()
-        slow = [await asyncio.open_connection("127.0.0.1", stage.receiver.port) for _ in range(2)]
+        slow = [await asyncio.open_connection("127.0.0.1", environment.receiver.port) for _ in range(2)]
         for _, writer in slow:
             writer.write(head)
-        await eventually_async(lambda: len(stage.receiver._reads) == 2, 5, "two bodies being read")
-        said = await stage.post()
-        assert said.status == 429
-        assert said.headers["Retry-After"] == "1"
+        await eventually_async(lambda: len(environment.receiver._reads) == 2, 5, "two bodies being read")
+        response = await environment.post()
+        assert response.status == 429
+        assert response.headers["Retry-After"] == "1"
         for _, writer in slow:
             writer.close()
             await writer.wait_closed()
-        await eventually_async(lambda: not stage.receiver._reads, 10, "nothing being read")
-        assert (await stage.post()).status == 202
+        await eventually_async(lambda: not environment.receiver._reads, 10, "nothing being read")
+        assert (await environment.post()).status == 202
 
 
-def _reads(stage: Stage, number: int) -> bool:
-    return len(stage.receiver._reads) == number
+def _reads(environment: ReceiverEnvironment, number: int) -> bool:
+    return len(environment.receiver._reads) == number
 
 
 async def test_slow_senders_keep_no_other_out_however_many_addresses_they_have() -> None:
     settings = ReceiverOptions(address="127.0.0.1:0", bodies_at_once=2, trusted_proxies=("127.0.0.1/32",))
-    async with Stage(settings) as stage:
-        slow = [await asyncio.open_connection("127.0.0.1", stage.receiver.port) for _ in range(2)]
+    async with ReceiverEnvironment(settings) as environment:
+        slow = [await asyncio.open_connection("127.0.0.1", environment.receiver.port) for _ in range(2)]
         for number, (_, writer) in enumerate(slow):
             head = f"POST {PLANT} HTTP/1.1\r\nHost: x\r\nX-Gitlab-Token: k\r\nContent-Length: 9\r\n"
             writer.write(f"{head}X-Forwarded-For: 192.0.2.{number}\r\n\r\n".encode())
-            busy = partial(_reads, stage, number + 1)
+            busy = partial(_reads, environment, number + 1)
             await eventually_async(busy, 5, "a slow body")
-        assert (await stage.post()).status == 202
+        assert (await environment.post()).status == 202
         first = await asyncio.wait_for(slow[0][0].readuntil(b"\r\n"), 5)
         assert first.startswith(b"HTTP/1.1 408 ")
-        assert list(stage.receiver._reads.values()) == ["192.0.2.1"]
+        assert list(environment.receiver._reads.values()) == ["192.0.2.1"]
         for _, writer in slow:
             writer.close()
             await writer.wait_closed()
 
 
 async def test_a_caller_that_fails_too_often_gets_a_retry_after() -> None:
-    async with Stage(ReceiverOptions(address="127.0.0.1:0", failures_per_minute=5)) as stage:
+    async with ReceiverEnvironment(
+        ReceiverOptions(address="127.0.0.1:0", failures_per_minute=5)
+    ) as environment:
         wrong = {"X-Gitlab-Token": "wrong"}
-        statuses = [(await stage.post(headers=wrong)).status for _ in range(8)]
+        statuses = [(await environment.post(headers=wrong)).status for _ in range(8)]
         assert statuses == [401] * 5 + [429] * 3
-        said = await stage.post()
-        assert said.status == 429
-        assert 1 <= int(said.headers["Retry-After"]) <= 12
-        assert stage.counted(source="unknown", result="limited") == 4
-        assert len(stage.looked_up) == 5
+        response = await environment.post()
+        assert response.status == 429
+        assert 1 <= int(response.headers["Retry-After"]) <= 12
+        assert environment.counted(source="unknown", result="limited") == 4
+        assert len(environment.looked_up) == 5
 
 
 async def test_unsigned_requests_do_not_starve_signed_ones_from_the_same_address() -> None:
-    async with Stage(ReceiverOptions(address="127.0.0.1:0", failures_per_minute=5)) as stage:
-        statuses = [(await stage.post(headers={})).status for _ in range(20)]
+    async with ReceiverEnvironment(
+        ReceiverOptions(address="127.0.0.1:0", failures_per_minute=5)
+    ) as environment:
+        statuses = [(await environment.post(headers={})).status for _ in range(20)]
         assert statuses == [401] * 5 + [429] * 15
-        assert [(await stage.post(PUSH)).status for _ in range(20)] == [202] * 20
-        assert stage.looked_up == [("site1", "plant")] * 20
+        assert [(await environment.post(PUSH)).status for _ in range(20)] == [202] * 20
+        assert environment.looked_up == [("site1", "plant")] * 20
 
 
 async def test_what_a_believed_sender_gets_wrong_is_not_counted_against_it() -> None:
-    async with Stage(ReceiverOptions(address="127.0.0.1:0", failures_per_minute=3)) as stage:
-        assert [(await stage.post(b"rubbish")).status for _ in range(10)] == [400] * 10
+    async with ReceiverEnvironment(
+        ReceiverOptions(address="127.0.0.1:0", failures_per_minute=3)
+    ) as environment:
+        assert [(await environment.post(b"rubbish")).status for _ in range(10)] == [400] * 10
 
 
 async def test_behind_a_trusted_proxy_sources_are_distinguished() -> None:
     settings = ReceiverOptions(
         address="127.0.0.1:0", failures_per_minute=2, trusted_proxies=("127.0.0.0/8", "::1/128")
     )
-    async with Stage(settings) as stage:
+    async with ReceiverEnvironment(settings) as environment:
         bad = {"X-Gitlab-Token": "wrong", "X-Forwarded-For": "203.0.113.9"}
-        assert [(await stage.post(headers=bad)).status for _ in range(3)] == [401, 401, 429]
-        assert (await stage.post(headers={**signed(), "X-Forwarded-For": "198.51.100.4"})).status == 202
+        assert [(await environment.post(headers=bad)).status for _ in range(3)] == [401, 401, 429]
+        assert (await environment.post(headers={**signed(), "X-Forwarded-For": "198.51.100.4"})).status == 202
 
 
-async def test_many_equal_requests_at_once_are_one_write(stage: Stage) -> None:
-    answers = await asyncio.gather(*(stage.post(PUSH) for _ in range(50)))
+async def test_many_equal_requests_at_once_are_one_write(environment: ReceiverEnvironment) -> None:
+    answers = await asyncio.gather(*(environment.post(PUSH) for _ in range(50)))
     assert {one.status for one in answers} == {202}
-    assert len(stage.written) == 1
+    assert len(environment.written) == 1
 
 
 @pytest.mark.parametrize(
@@ -450,52 +472,56 @@ async def test_many_equal_requests_at_once_are_one_write(stage: Stage) -> None:
     ],
 )
 async def test_what_could_not_be_written_is_not_called_accepted(
-    stage: Stage, failure: StokerError, status: int
+    environment: ReceiverEnvironment, failure: StokerError, status: int
 ) -> None:
-    stage.failure = failure
-    said = await stage.post()
-    assert said.status == status
-    assert said.json["accepted"] is False
-    assert said.headers.get("Retry-After") == ("5" if status == 503 else None)
-    assert failure.message not in said.text or status == 404
+    environment.failure = failure
+    response = await environment.post()
+    assert response.status == status
+    assert response.json["accepted"] is False
+    assert response.headers.get("Retry-After") == ("5" if status == 503 else None)
+    assert failure.message not in response.text or status == 404
 
 
 async def test_an_api_server_that_does_not_answer_is_a_503_in_time() -> None:
-    async with Stage(ReceiverOptions(address="127.0.0.1:0", effect_seconds=0.2)) as stage:
-        stage.hold = asyncio.Event()
-        assert (await stage.post()).status == 503
-        stage.hold.set()
-        await eventually_async(lambda: stage.written, 5, "the write that was begun")
+    async with ReceiverEnvironment(ReceiverOptions(address="127.0.0.1:0", effect_seconds=0.2)) as environment:
+        environment.hold = asyncio.Event()
+        assert (await environment.post()).status == 503
+        environment.hold.set()
+        await eventually_async(lambda: environment.written, 5, "the write that was begun")
 
 
-async def test_until_everything_is_listed_no_caller_is_refused_for_good(stage: Stage) -> None:
-    stage.listed = False
-    said = await stage.post()
-    assert (said.status, said.headers["Retry-After"]) == (503, "5")
-    stage.listed = True
-    assert (await stage.post()).status == 202
+async def test_until_everything_is_listed_no_caller_is_refused_for_good(
+    environment: ReceiverEnvironment,
+) -> None:
+    environment.listed = False
+    response = await environment.post()
+    assert (response.status, response.headers["Retry-After"]) == (503, "5")
+    environment.listed = True
+    assert (await environment.post()).status == 202
 
 
-async def test_every_request_is_counted_by_sender_and_result(stage: Stage) -> None:
-    await stage.post()
-    await stage.post(headers={**signed(b'{"zen": "x"}'), "X-GitHub-Event": "ping"}, body=b'{"zen": "x"}')
-    await stage.post(headers={"X-GitHub-Event": "push"})
-    await stage.post(b"rubbish")
-    assert stage.counted(source="generic", result="accepted") == 1
-    assert stage.counted(source="github", result="ignored") == 1
-    assert stage.counted(source="unknown", result="unauthorized") == 1
-    assert stage.counted(source="unknown", result="malformed") == 1
+async def test_every_request_is_counted_by_sender_and_result(environment: ReceiverEnvironment) -> None:
+    await environment.post()
+    await environment.post(
+        headers={**signed(b'{"zen": "x"}'), "X-GitHub-Event": "ping"}, body=b'{"zen": "x"}'
+    )
+    await environment.post(headers={"X-GitHub-Event": "push"})
+    await environment.post(b"rubbish")
+    assert environment.counted(source="generic", result="accepted") == 1
+    assert environment.counted(source="github", result="ignored") == 1
+    assert environment.counted(source="unknown", result="unauthorized") == 1
+    assert environment.counted(source="unknown", result="malformed") == 1
 
 
 async def test_no_answer_and_no_log_line_holds_a_secret(
-    stage: Stage, capfd: pytest.CaptureFixture[str]
+    environment: ReceiverEnvironment, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    stage.failure = Retry("away")
-    said = [
-        await stage.post(headers={"Authorization": "Bearer t0ken"}),
-        await stage.post(headers={"X-Gitlab-Token": "wr0ng-t0ken"}),
+    environment.failure = Retry("away")
+    response = [
+        await environment.post(headers={"Authorization": "Bearer t0ken"}),
+        await environment.post(headers={"X-Gitlab-Token": "wr0ng-t0ken"}),
     ]
-    shown = "".join(one.text + str(one.headers) for one in said) + "".join(capfd.readouterr())
+    shown = "".join(one.text + str(one.headers) for one in response) + "".join(capfd.readouterr())
     assert "webhook.not_written" in shown
     assert "t0ken" not in shown
     assert "k3y" not in shown
@@ -508,28 +534,28 @@ async def test_tls_is_served_where_a_certificate_is_given(tmp_path: Path) -> Non
     serving = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     serving.load_cert_chain(pair.certificate, pair.key)
     trusting = ssl.create_default_context(cafile=str(tmp_path / "ca.crt"))
-    async with Stage(tls=serving) as stage:
-        assert (await stage.post(scheme="https", ssl=trusting)).status == 202
+    async with ReceiverEnvironment(tls=serving) as environment:
+        assert (await environment.post(scheme="https", ssl=trusting)).status == 202
         with pytest.raises(aiohttp.ClientError):
-            await stage.post()
+            await environment.post()
 
 
-async def test_a_port_in_use_is_named(stage: Stage) -> None:
-    with pytest.raises(Misconfigured, match=str(stage.receiver.port)):
-        async with Stage(ReceiverOptions(address=f"127.0.0.1:{stage.receiver.port}")):
+async def test_a_port_in_use_is_named(environment: ReceiverEnvironment) -> None:
+    with pytest.raises(Misconfigured, match=str(environment.receiver.port)):
+        async with ReceiverEnvironment(ReceiverOptions(address=f"127.0.0.1:{environment.receiver.port}")):
             pass
 
 
 async def test_an_address_of_0_turns_it_off() -> None:
-    async with Stage(ReceiverOptions(address="0")) as stage:
-        assert stage.receiver.port is None
+    async with ReceiverEnvironment(ReceiverOptions(address="0")) as environment:
+        assert environment.receiver.port is None
 
 
 async def test_who_connects_and_says_nothing_is_hung_up_on(
-    monkeypatch: pytest.MonkeyPatch, stage: Stage
+    monkeypatch: pytest.MonkeyPatch, environment: ReceiverEnvironment
 ) -> None:
     monkeypatch.setattr(connections.StrictHttpServer, "first_request_seconds", 0.2)
-    reader, writer = await asyncio.open_connection("127.0.0.1", stage.receiver.port)
+    reader, writer = await asyncio.open_connection("127.0.0.1", environment.receiver.port)
     writer.write(b"POST /webhook/site1/plant HTTP/1.1\r\nHost: ")
     with pytest.raises(ConnectionError):
         await asyncio.wait_for(_to_the_end(reader), 5)
@@ -537,20 +563,20 @@ async def test_who_connects_and_says_nothing_is_hung_up_on(
 
 
 async def test_there_are_so_many_connections_and_no_more(
-    monkeypatch: pytest.MonkeyPatch, stage: Stage
+    monkeypatch: pytest.MonkeyPatch, environment: ReceiverEnvironment
 ) -> None:
     monkeypatch.setattr(connections.StrictHttpServer, "most_connections", 3)
-    held = [await asyncio.open_connection("127.0.0.1", stage.receiver.port) for _ in range(3)]
-    assert await _heard(stage) is None
+    held = [await asyncio.open_connection("127.0.0.1", environment.receiver.port) for _ in range(3)]
+    assert await _heard(environment) is None
     for _, writer in held:
         writer.close()
         await writer.wait_closed()
-    assert await eventually_async(lambda: _heard(stage), 5, "a free place")
+    assert await eventually_async(lambda: _heard(environment), 5, "a free place")
 
 
-async def _heard(stage: Stage) -> Said | None:
+async def _heard(environment: ReceiverEnvironment) -> ReceiverResponse | None:
     try:
-        return await stage.post()
+        return await environment.post()
     except aiohttp.ClientError:
         return None
 
