@@ -93,7 +93,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: WorkerController) -> None:
-    """Tell a worker, which xdist is about to start, where the run's shared state lies."""
+    """Tell a worker, which xdist is about to start, where the run's shared state is."""
     node.workerinput["stoker_run_folder"] = str(node.config.stash[RUN_FOLDER])
 
 

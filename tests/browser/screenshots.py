@@ -1,7 +1,7 @@
-"""Looks at a page on a phone, at a desk and on a wall, dark and light, and keeps pictures of it.
+"""Checks a page on a phone, on a desktop and on a wall, dark and light, and keeps screenshots of it.
 
-The pictures lie in dist/pictures, for people to look at. What a machine can say of a page is
-said by `layout_checks.js`: nothing hangs over the edge, the emergency stop can be seen and
+The screenshots are in dist/pictures, for people to look at. What can be checked by a program is
+in `layout_checks.js`: nothing hangs over the edge, the emergency stop can be seen and
 reached, everything that can be pressed has a name and is large enough, all text can be read.
 """
 
@@ -20,11 +20,11 @@ SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 UNPICTURED = (("wall", "dark"),)
 """Looked over like all others; but a picture of it costs as much as all of a phone."""
 CONTRAST = 4.5
-"""Of text to what lies behind it, as WCAG 2.2 AA asks."""
+"""The contrast of text to its background, as WCAG 2.2 AA requires."""
 SMALLEST = 24
 """Pixels that a target must have in both directions, as WCAG 2.2 AA asks."""
 
-# What is wrong with the page as it stands, in sentences.
+# The problems of the page, in sentences.
 LOOK = (Path(__file__).parent / "layout_checks.js").read_text()
 
 

@@ -1,4 +1,4 @@
-"""Whether the page hears of what happens, and lets go of what others need, over hours and over many tabs."""
+"""The page gets every update, and frees shared resources, over hours and over many tabs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.xdist_group("browser")
 
 TABS = 6
 """A browser has that many connections to a server."""
-# Counts how often the server has said that it is there.
+# Counts the keep-alive events of the server.
 COUNTING = """
     window.alive = 0;
     const Plain = EventSource;

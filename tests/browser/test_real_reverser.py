@@ -45,7 +45,7 @@ def site(
 
 @pytest.fixture
 def boss(kinds: ClusterAccess, namespace: str) -> Secret:
-    """The token of somebody who sees everything here, and may press the emergency stop."""
+    """The token of a user who sees everything here, and may press the emergency stop."""
     house = RbacEnvironment(kinds, namespace, "")
     token = house.person("shift-lead", "stoker-viewer")
     house.grant("stopper", "shift-lead", MAY_STOP)

@@ -1,4 +1,4 @@
-"""The main states of the dashboard on a phone, at a desk and on a wall, dark and light.
+"""The main states of the dashboard on a phone, on a desktop and on a wall, dark and light.
 
 Made-up fleets; what real processes show is looked at by `test_real_controller`,
 `test_real_reverser` and `test_real_standalone`.

@@ -1,4 +1,4 @@
-"""What somebody sees who looks at the dashboard, in a real browser and through the real web server."""
+"""The views of the dashboard, in a real browser and through the real web server."""
 
 from __future__ import annotations
 

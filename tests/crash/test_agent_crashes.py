@@ -2,7 +2,7 @@
 
 One gateway lives through all of it: a new commit is published, the agent dies on its way
 there, another one is started as the kubelet would, and it has to arrive: the files are
-the commit's, the report says so, the gateway was told to read them, and at no random
+the commit's, the report says so, the gateway was asked to scan, and at no random
 moment has it read anything half. `make test` holds some of it, `make test-crash` all.
 """
 
@@ -28,10 +28,10 @@ from stoker_testkit.wait_until import eventually
 
 PATIENCE = 60.0
 LOCK_PATIENCE = 240.0
-"""A lock that nobody knows to be ours any more has to run out, and is asked for ever more seldom."""
+"""A lock that no process holds any more has to expire, and is requested with backoff."""
 LOOKS_PER_SECOND = 20.0
 RECORDS = ("audit.jsonl", "diffs")
-"""What is kept for people to read, and nobody acts on."""
+"""Files that are kept for people to read; no process acts on them."""
 
 
 def tree(version: int) -> dict[str, str | FileEntry]:
@@ -69,7 +69,7 @@ class Sufferer:
         self.commit = self.plant.commit(tree(len(self.versions)), replace=True)
         self.versions.append(files_of(self.plant.repository, self.commit))
         self._scans = self._accepted()
-        self.plant.maps.prepare_status()  # what was said before is no answer now
+        self.plant.maps.prepare_status()  # an earlier report is no answer now
         self.plant.publish(self.commit, agent_spec=self.plant.spec())
 
     def dies(self, failure: str) -> bool:
@@ -95,7 +95,7 @@ class Sufferer:
             assert seen.unknown(self.versions) == []
             notes = {path.name for path in (self.pod.data_dir / ".sync-state").iterdir()}
             assert notes <= {"manifest", "journal", "lock", "writer", "told", *RECORDS}, (
-                "nothing is owed any more"
+                "nothing is pending any more"
             )
         self.pod.stop()
         assert not [line for line in self.pod.lines() if line.get("level") == "error"], self.pod.tail()

@@ -1,4 +1,4 @@
-"""A volume that is really full, out of inodes or read-only loses nothing, and goes on when it is mended.
+"""A volume that is really full, out of inodes or read-only loses nothing, and works again afterwards.
 
 With the kernel's own errors where this machine lets us mount a small volume, and with
 those of a failpoint where it does not.
@@ -71,7 +71,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
 
 
 def everything_but_the_audit(site: Site) -> dict[str, Stamp]:
-    """What a sync that fails must leave alone; that it failed may be told, where there is room."""
+    """What a failed sync must leave alone; its failure may be recorded, where there is room."""
     return {
         path: it
         for path, it in fingerprint(site.data).items()

@@ -1,6 +1,6 @@
-"""The way back, killed at every place at which it changes something.
+"""The rollback, killed at every place at which it changes something.
 
-Each cell is a real process. After the kill somebody reads whole files; the next run
+Each cell is a real process. After the kill a reader reads whole files; the next run
 finishes what was begun, the folder is bit for bit what it was before the change, the
 commit stays out, and one run more changes nothing. `make test` holds a sample.
 """
@@ -163,7 +163,7 @@ def check_automatic(synced_folder: SyncedFolder, before: dict[str, tuple[int, st
 
 
 def check_asked(synced_folder: SyncedFolder, before: dict[str, tuple[int, str]], kill: str) -> bool:
-    """The same for somebody who goes back by hand."""
+    """The same for a rollback by hand."""
     (taken,) = synced_folder.snapshots
     back = synced_folder.arguments("rollback", f"--to={taken}")
     killed = synced_folder.run(*back, kill=kill)
@@ -217,7 +217,7 @@ def test_a_sync_that_is_killed_around_its_copy_converges_and_the_copies_are_whol
     [
         # The files are back and no scan was asked for; one of two was.
         ("carry.after", "scan.after"),
-        # And nobody has noted that it is done.
+        # And it is not recorded as done.
         pytest.param(("scan.before", "scan.after:2", "rollback.settle.before"), marks=pytest.mark.long),
     ],
     ids=["some", "the others"],
@@ -245,7 +245,7 @@ def test_a_gateway_reads_what_a_rollback_brought_back_wherever_its_agent_was_kil
             patience=90, pod=pod, sync_status=SyncState.SYNCED, reason=Reason.ROLLED_BACK, verified=True
         )
         check(pod, before, gateway)
-        assert len(gateway.asked("POST", "/scan/projects")) > scans, "the gateway was told"
+        assert len(gateway.asked("POST", "/scan/projects")) > scans, "the gateway was asked to scan"
         plant.publish(rollback=None)
         plant.until_converged(pod, commit)
 

@@ -379,7 +379,7 @@ def test_the_command_from_its_very_start_dies_and_recovers_in_the_same_way(sites
 
 
 def check_failing_disk(site: SyncSite, failure: str) -> bool:
-    """A disk that fails from here on: said by name, nothing lost, and all well when it is mended."""
+    """A disk that fails from here on: reported by name, nothing lost, and all well when it is repaired."""
     outside = site.elsewhere()
     if site.approves:
         site.options = site.approval()
@@ -406,7 +406,9 @@ ERRORS = ("enospc", "eio", "erofs")
 @pytest.mark.parametrize(("name", "error"), list(zip(BREAKABLE, itertools.cycle(ERRORS), strict=False)))
 def test_a_disk_that_fails_is_named_and_nothing_is_lost(sites: SyncSites, name: str, error: str) -> None:
     with sites.new(REACHED_IN.get(name.rpartition(".")[0], "change")) as site:
-        assert check_failing_disk(site, f"{name}={error}") or name.startswith(HARMLESS), "nobody was told"
+        assert check_failing_disk(site, f"{name}={error}") or name.startswith(HARMLESS), (
+            "no error was reported"
+        )
 
 
 @pytest.mark.long

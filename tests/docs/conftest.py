@@ -31,7 +31,7 @@ def kubectl(kinds: ClusterAccess) -> Tool:
 def foreign(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterAccess]:
     """A cluster in which Argo CD, Flux and others have been installed, as far as their kinds go.
 
-    One of its own: what lies in the shared one is read by tests that count kinds.
+    One of its own: the shared one is read by tests that count kinds.
     """
     with ControlPlane.start(tmp_path_factory.mktemp("foreign")) as plane:
         install_kinds_of_others(plane)

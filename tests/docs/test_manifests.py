@@ -39,7 +39,7 @@ def asked(kinds: ClusterAccess, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 
 def pieces(pages: list[Page]) -> Iterator[tuple[str, str]]:
-    """Every piece of YAML, by where it stands: fences, and here-documents for kubectl."""
+    """Every piece of YAML with its place: fences, and here-documents for kubectl."""
     for fence in (fence for page in pages for fence in page.fences):
         if fence.language == "yaml":
             yield fence.place, fence.text

@@ -1,4 +1,4 @@
-"""Whoever comes from another tool finds every step of it, and what of the old one goes, on one page."""
+"""A user of another tool finds every step of the migration, and what is removed, on one page."""
 
 from __future__ import annotations
 

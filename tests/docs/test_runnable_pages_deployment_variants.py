@@ -71,7 +71,11 @@ def test_every_namespace_belongs_to_one_shard(stages: DeploymentVariants) -> Non
     played(stages, "two-sites")
     commit = stages.push()
     for index, namespace in enumerate((NAMESPACE, CELLAR)):
-        eventually(lambda namespace=namespace: told(stages, namespace) == commit, PATIENCE, stages.describe)  # type: ignore[misc]
+        eventually(
+            lambda namespace=namespace: published_commit(stages, namespace) == commit,
+            PATIENCE,
+            stages.describe,
+        )  # type: ignore[misc]
         shard, label = stages.shard(index), f'{{controller="stoker-controller-{index}"}}'
         assert set(shard.readings("ignition_sync_resource_ready")) == {
             f'{{cr="line-1",namespace="{namespace}"}}'
@@ -80,7 +84,7 @@ def test_every_namespace_belongs_to_one_shard(stages: DeploymentVariants) -> Non
         assert shard.readings("ignition_sync_shard_waits") == {label: 0.0}
 
 
-def told(stages: DeploymentVariants, namespace: str) -> str:
+def published_commit(stages: DeploymentVariants, namespace: str) -> str:
     """The commit that a resource is at."""
     output = stages.cluster.kubectl("-n", namespace, "get", "stoker", "line-1", "-o", "json").stdout
     return str(json.loads(output).get("status", {}).get("lastSyncCommit", ""))

@@ -43,7 +43,7 @@ def test_these_pages_are_played_here() -> None:
     assert {one.name for one in PLAYS if one.stage in (*STAGES, STAGE)} == HERE
 
 
-def everybody_is_told(stage: ForgeAndAlerts) -> None:
+def all_chats_are_notified(stage: ForgeAndAlerts) -> None:
     """Once while it lasts, and PagerDuty also of its end."""
     services = stage.services
 
@@ -79,7 +79,7 @@ def gateways_run_on(stage: ForgeAndAlerts) -> None:
 
 
 PROMISES: dict[str, Callable[[ForgeAndAlerts], None]] = {
-    "docs/how-to/alert-people.md#alert-to-slack-pagerduty-teams": everybody_is_told,
+    "docs/how-to/alert-people.md#alert-to-slack-pagerduty-teams": all_chats_are_notified,
     "docs/how-to/take-an-edit-back-to-git.md#take-a-designers-edit-back-to-git": the_edit_is_in_git,
     "docs/how-to/upgrade-and-uninstall.md#uninstall": gateways_run_on,
 }

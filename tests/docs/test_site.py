@@ -1,4 +1,4 @@
-"""The site: every page is in its navigation, and whoever looks at what was built finds what is wrong."""
+"""The site: every page is in its navigation, and the check of the built site finds problems."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def test_a_project_open_in_a_designer_waits_is_named_and_follows(plant: AgentEnv
     report = plant.maps.until_report(reason=Reason.DESIGNER_SESSION_ACTIVE, pod=pod)
     assert (report.sync_status, report.synced_commit) == (SyncState.SYNCING, first)
     assert report.held_projects == (HeldProjectReport("filler", "anna"),)
-    assert pod.file(PACKER) == both(2)[PACKER], "nobody works there"
+    assert pod.file(PACKER) == both(2)[PACKER], "no Designer works there"
     assert pod.file(FILLER) == both(1)[FILLER]
     assert pod.ask("/readyz")[0] == 200
 
@@ -50,7 +50,7 @@ def test_a_project_open_in_a_designer_waits_is_named_and_follows(plant: AgentEnv
     third = plant.commit(both(3))
     plant.publish(third)
     plant.maps.until_report(diff=lambda it: it is not None and it.to_commit == third, pod=pod)
-    assert pod.file(FILLER) == both(1)[FILLER], "never over somebody's head, however late it is"
+    assert pod.file(FILLER) == both(1)[FILLER], "never while a Designer works, however late it is"
     check(pod, files_of(plant.repository, first) | packer_of(plant, 3), gateway)
 
     gateway.close_designer("d1")
@@ -101,7 +101,7 @@ def test_a_gateway_that_restarts_gets_its_files_and_its_scan(plant: AgentEnviron
     plant.maps.prepare_status()
     pod.start(plant.kubeconfig)  # the agent's container alone: all that was shown is still shown
     plant.until_converged(pod, first)
-    gateway.restart()  # in the middle of nothing: nobody has to notice
+    gateway.restart()  # while nothing happens: no process has to notice
     second = plant.commit(both(2))
     plant.publish(second)
     plant.until_converged(pod, second)
@@ -229,7 +229,7 @@ def names(pod: AgentPod, provider: str) -> list[str]:
 
 
 def put(pod: AgentPod, files: Mapping[str, str]) -> None:
-    """What lies there before anybody comes."""
+    """The files before the first sync."""
     for path, text in files.items():
         (pod.data_dir / path).parent.mkdir(parents=True, exist_ok=True)
         (pod.data_dir / path).write_text(text)

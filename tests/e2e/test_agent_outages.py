@@ -55,8 +55,10 @@ def test_the_api_server_is_away_and_syncs_go_on(
         stay_away(time.monotonic())
         fault_proxy.lift()
     plant.until_converged(own, second)
-    assert own.logged("status.unwritten"), "it is told in the log while nobody else can be told"
-    assert other_pod.file(FILLER) == project("filler", 1)[FILLER], "who was told nothing stays where it is"
+    assert own.logged("status.unwritten"), "it is in the log while no status can be written"
+    assert other_pod.file(FILLER) == project("filler", 1)[FILLER], (
+        "an agent without new metadata stays where it is"
+    )
     assert other_pod.ask("/healthz")[0] == 200
     third = plant.commit(project("filler", 3))
     plant.publish(third)
@@ -113,7 +115,7 @@ def test_a_map_that_is_deleted_and_made_again_is_followed_again(plant: AgentEnvi
 
 
 def test_ten_agents_that_report_at_once_lose_no_key(plant: AgentEnvironment) -> None:
-    """Without gateways: whoever starts ten of those has no core left for what is to be seen here."""
+    """Without gateways: ten of those would leave no core for what is to be seen here."""
     first = plant.commit(project("filler", 1))
     plant.publish(first)
     pods = {

@@ -40,7 +40,9 @@ def test_files_come_before_the_gateway_and_its_first_boot_is_met_once_more(plant
     eventually(lambda: pod.ask("/startupz")[0] == 200, 30.0, lambda: pod.ask("/startupz")[1])
     assert pod.file("config/resources/core/note.txt") == "ours"
     report = plant.maps.until_report(synced_commit=first, reason=Reason.GATEWAY_STARTING, pod=pod)
-    assert (report.applied, report.verified) == (False, False), "files are there, and nobody has read them"
+    assert (report.applied, report.verified) == (False, False), (
+        "files are there, and the gateway has not read them"
+    )
     assert report.sync_status is SyncState.SYNCING, "a gateway that takes its time to come up is no error"
 
     gateway = plant.start_gateway(pod, commissions=True)

@@ -1,4 +1,4 @@
-"""Random histories between a gateway and git: whatever happens, nobody's edit is lost, and it ends in peace.
+"""Random histories between a gateway and git: whatever happens, no edit is lost, and both sides converge.
 
 Each seed is one history of one gateway: a designer edits, creates and deletes; others
 push to the same and to other files; the real agent's code syncs and captures, the real
@@ -6,7 +6,7 @@ controller's code records on branches of a real repository; reviewers merge, squ
 and push on; the forge is away; agents and controllers are cut off in the middle of
 anything and begin again.
 
-At every moment an edit lies on the gateway, or is in a commit that was pushed, and no commit
+At every moment an edit is on the gateway, or is in a commit that was pushed, and no commit
 leaves its branch unless a person takes it away. In the end,
 when all requests are merged and all syncs done, gateway and git agree and nothing is
 captured again.
@@ -161,12 +161,12 @@ class History:
                 self.expected[path] = None
                 if not self._is_proposed_gone(path):
                     self.absent.discard(path)
-            else:  # who takes back what he made himself has changed nothing that we wrote
+            else:  # a user who reverts an own change has changed nothing that we wrote
                 self.expected.pop(path, None)
             self.log.append(f"  {path}")
 
     def _is_proposed_gone(self, path: str) -> bool:
-        """Whether the branch is without it already, so that nobody needs a second commit that says so."""
+        """Whether the branch is without it already, so that no second commit is needed."""
         files = self.repository.files(BRANCH) if self.repository.has_branch(BRANCH) else None
         return files is not None and f"{FOLDER}/{path}" not in files
 
@@ -208,7 +208,7 @@ class History:
         self.controller_passes()
 
     async def sync(self) -> None:
-        """The agent's pass: it is told, and takes the commit that it was told."""
+        """The agent's sync: it reads its metadata, and syncs the commit that it names."""
         await self.capturing.told(self.controller.published.get(GATEWAY))
         try:
             async with self.capturing.lock:
@@ -274,7 +274,7 @@ class History:
     # What must hold.
 
     def check(self) -> None:
-        """Every edit lies on the gateway, or was pushed."""
+        """Every edit is on the gateway, or was pushed."""
         self._harvest()
         for path, tokens in self.expected.items():
             place = self.data / path
@@ -282,10 +282,10 @@ class History:
             if live == tokens:
                 continue
             if tokens is None:
-                assert path in self.absent, self.told(f"the deletion of {path} was lost")
+                assert path in self.absent, self.with_log(f"the deletion of {path} was lost")
             else:
                 lost = tokens - (live or frozenset()) - self.tokens
-                assert not lost, self.told(f"{sorted(lost)} of {path} are lost")
+                assert not lost, self.with_log(f"{sorted(lost)} of {path} are lost")
 
     async def peace(self) -> None:
         """All decide, all is delivered."""
@@ -304,18 +304,18 @@ class History:
             self.check()
             if number > 1 and not forge.open and not self._waiting() and self._agree():
                 break
-        assert self._agree(), self.told(f"gateway {self._live()} git {self._wanted()}")
-        assert not forge.open, self.told("a request is still open")
-        assert not self._waiting(), self.told("something is still on its way")
+        assert self._agree(), self.with_log(f"gateway {self._live()} git {self._wanted()}")
+        assert not forge.open, self.with_log("a request is still open")
+        assert not self._waiting(), self.with_log("something is still on its way")
         assert not controller.published.get(GATEWAY) or not controller.published[GATEWAY].holds
         made = len(forge.requests)
         for _ in range(2):
             await self.capture()
             await controller.rounds(2)
             await self.sync()
-        assert len(forge.requests) == made, self.told("it is proposed again")
-        assert not self._waiting(), self.told("it is captured again")
-        assert self._agree(), self.told("it was at peace before")
+        assert len(forge.requests) == made, self.with_log("it is proposed again")
+        assert not self._waiting(), self.with_log("it is captured again")
+        assert self._agree(), self.with_log("it was at peace before")
 
     def _waiting(self) -> bool:
         return any(self.controller.maps.values())
@@ -338,7 +338,7 @@ class History:
     def _harvest(self) -> None:
         commits = self.repository.git("rev-list", "--all").decode().split()
         gone = self.reachable - set(commits)
-        assert not gone, self.told(f"{sorted(gone)} are on no branch any more, and no person did that")
+        assert not gone, self.with_log(f"{sorted(gone)} are on no branch any more, and no person did that")
         self.reachable = set(commits)
         for commit in [each for each in commits if each not in self.known_commits]:
             self.known_commits.add(commit)
@@ -350,7 +350,7 @@ class History:
                 if line.startswith("deleted") and f": {FOLDER}/" in line:
                     self.absent.add(line.partition(f": {FOLDER}/")[2])
 
-    def told(self, what: str) -> str:
+    def with_log(self, what: str) -> str:
         return f"seed {self.seed} ({self.controller.policy.conflicts}): {what}\n" + "\n".join(self.log)
 
     def _lines(self) -> str:

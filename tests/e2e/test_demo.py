@@ -86,7 +86,7 @@ def test_the_demo_with_a_cluster_ends_with_five_synced_gateways_and_cleans_up(tm
 
 @contextmanager
 def started(folder: Path, *flags: str) -> Iterator[subprocess.Popen[str]]:
-    """The demo as a process whose temporary files lie in the folder."""
+    """The demo as a process whose temporary files are in the folder."""
     with subprocess.Popen(
         [sys.executable, "-m", "stoker", "demo", *flags],
         stdout=subprocess.PIPE,

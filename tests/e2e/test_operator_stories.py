@@ -168,7 +168,7 @@ def test_replicated_frontends(site: OperatorSite, plant: Repository, git_http: G
 
 
 def test_push_to_webhook_to_all_gateways_verified(site: OperatorSite, tmp_path: Path) -> None:
-    """A real forge calls the receiver; nobody polls."""
+    """A real forge calls the receiver; there is no polling."""
     with GiteaServer.start(tmp_path / "gitea") as forge:
         repository = forge.create_repository("plant")
         commit = ""

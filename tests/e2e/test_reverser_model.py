@@ -2,14 +2,14 @@
 
 Each seed is one history on the real API server: users of several kinds create, change,
 scale, label, delete and make again, while strangers push to the same branch. Two real
-replicas write it to real git, and meanwhile they are killed at any failpoint, stand
-still for longer than their Leases live, lose connections in the middle of a word, are
-told that versions have expired, and cannot tell whether a push has arrived.
+replicas write it to real git, and meanwhile they are killed at any failpoint, paused
+for longer than their Leases live, lose connections in the middle of a message, get
+expired versions, and do not know whether a push has arrived.
 
 However it went: in the end git is the sanitized cluster, each object's commits are in
-order, nobody is named for what another did, and no stranger's file was touched.
+order, no author is named for what another did, and no stranger's file was touched.
 
-A history that fails is told whole. `STOKER_SEEDS=120-129` plays those alone.
+A history that fails is printed whole. `STOKER_SEEDS=120-129` runs those alone.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ CALM = range(1000, 1004)
 CRDS = Path(__file__).parents[2] / "config" / "crd"
 
 
-def voyages() -> list[Sequence[int]]:
+def seed_groups() -> list[Sequence[int]]:
     chosen = os.environ.get("STOKER_SEEDS", "")
     if chosen:
         first, _, last = chosen.partition("-")
@@ -47,7 +47,7 @@ def _named(seeds: Sequence[int]) -> str:
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RandomHistoryEnvironment]:
-    """A control plane of its own: who is asked about authors is said once for a whole cluster."""
+    """A control plane of its own: the author webhook is configured once for a whole cluster."""
     folder = tmp_path_factory.mktemp("world")
     with ControlPlane.start(folder / "plane") as plane:
         files = [f"--filename={file}" for file in sorted(CRDS.glob("configbutler.ai_*.yaml"))]
@@ -59,18 +59,18 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RandomHistoryEnv
 
 @pytest.mark.xdist_group("reverser-model-0")
 def test_in_calm_weather_people_are_named_for_what_they_did(world: RandomHistoryEnvironment) -> None:
-    voyage = RandomHistoryRun(world, CALM)
-    voyage.sail_and_check(stormy=False)
-    unknown = voyage.authors.pop("unknown", 0)
-    assert len(voyage.authors) > 3, f"only {voyage.authors} are named"
-    assert voyage.authors.total() > unknown, f"{unknown} changes are nobody's, {voyage.authors} are"
+    run = RandomHistoryRun(world, CALM)
+    run.run_and_check(with_faults=False)
+    unknown = run.authors.pop("unknown", 0)
+    assert len(run.authors) > 3, f"only {run.authors} are named"
+    assert run.authors.total() > unknown, f"{unknown} changes have no author, {run.authors} are"
 
 
 @pytest.mark.xdist_group("reverser-model-0")
 def test_some_histories_end_well(world: RandomHistoryEnvironment) -> None:
-    voyage = RandomHistoryRun(world, SAMPLE)
-    voyage.sail_and_check()
-    assert voyage.authors.total(), "nothing was written"
+    run = RandomHistoryRun(world, SAMPLE)
+    run.run_and_check()
+    assert run.authors.total(), "nothing was written"
 
 
 @pytest.mark.long
@@ -78,8 +78,8 @@ def test_some_histories_end_well(world: RandomHistoryEnvironment) -> None:
     "seeds",
     [
         pytest.param(seeds, marks=pytest.mark.xdist_group(f"reverser-model-{turn % 2}"), id=_named(seeds))
-        for turn, seeds in enumerate(voyages())
+        for turn, seeds in enumerate(seed_groups())
     ],
 )
 def test_every_history_ends_well(world: RandomHistoryEnvironment, seeds: Sequence[int]) -> None:
-    RandomHistoryRun(world, seeds).sail_and_check()
+    RandomHistoryRun(world, seeds).run_and_check()

@@ -72,8 +72,8 @@ def test_a_gateway_follows_its_branch_until_the_process_is_stopped(
             )
 
             right = overview.read_text()
-            overview.write_text("{}")  # somebody edits by hand
-            eventually(lambda: overview.read_text() == right, PATIENCE, "the edit is mended")
+            overview.write_text("{}")  # an edit by hand
+            eventually(lambda: overview.read_text() == right, PATIENCE, "the edit is restored")
 
             os.kill(process.pid, signal.SIGTERM)
             assert process.wait(PATIENCE)

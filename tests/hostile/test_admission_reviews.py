@@ -1,4 +1,4 @@
-"""Reviews that nobody's API server would send: whoever reaches the port can send anything (class 18)."""
+"""Reviews that no API server would send: a client that reaches the port can send anything (class 18)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Buckets that never end their list, and variables of this process that would speak for somebody else."""
+"""Buckets that never end their list, and environment variables that would name another account."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ async def test_marks_of_folders_are_no_files(server: Server, tmp_path: Path) -> 
 
 @pytest.fixture
 def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a cloud gives to this process, and whoever can set variables."""
+    """Credentials that a cloud gives to this process by environment variables."""
     for name in ("AWS_ENDPOINT", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "of-the-pod")

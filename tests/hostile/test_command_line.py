@@ -49,7 +49,7 @@ def arguments(attack: Attack, *options: str, repo: str = "", ref: str = "main") 
 
 
 def assert_refused(attack: Attack, ended: CommandResult) -> str:
-    """What was said, when nothing was done."""
+    """The output of a command that did nothing."""
     assert "Traceback" not in ended.err, ended.err
     assert ended.code == ExitCode.WRONG_INPUT, ended
     assert not (attack.data / "projects/P").exists()

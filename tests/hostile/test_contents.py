@@ -29,7 +29,7 @@ def attack(tmp_path: Path) -> Attack:
 
 
 def left(attack: Attack) -> list[str]:
-    """What lies in cache and data folder that a refused pass should have taken away."""
+    """Files in cache and data folder that a refused sync should have removed."""
     packs = [path.name for path in attack.cache.rglob("tmp_*")]
     return packs + [path.name for path in attack.data.glob(".sync-staging/*")]
 

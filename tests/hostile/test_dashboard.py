@@ -325,7 +325,7 @@ async def test_there_are_so_many_streams_and_no_more(environment: DashboardEnvir
 async def test_a_reader_that_is_slow_gets_the_newest_and_costs_one_picture(
     environment: DashboardEnvironment,
 ) -> None:
-    """Everything of a large fleet changes hundreds of times while somebody reads nothing."""
+    """Everything of a large fleet changes hundreds of times while a client reads nothing."""
     visit = await environment.visit()
     (cookie,) = visit.client.cookie_jar
     reader, writer = await asyncio.open_connection("127.0.0.1", environment.dashboard.port, limit=1 << 14)
@@ -347,7 +347,7 @@ async def test_a_reader_that_is_slow_gets_the_newest_and_costs_one_picture(
         chunk = await asyncio.wait_for(reader.read(1 << 16), 20)
         assert chunk, "the stream ended"
         got += chunk
-    assert len(got) < 12 * one_round, "it was sent what lies between"
+    assert len(got) < 12 * one_round, "it was sent every state in between"
     writer.close()
     await eventually_async(lambda: environment.dashboard.streams.open == 0)
 

@@ -34,7 +34,7 @@ CAP = 1 << 20
 class TurningServer(GitHttpServer):
     """git's own backend, until it turns into a server of plain files.
 
-    It holds back its objects, so that whoever takes them is still at it when the test looks.
+    It holds back its objects, so that the fetch is still running when the test looks.
     """
 
     is_dumb = False

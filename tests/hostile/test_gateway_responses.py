@@ -1,7 +1,7 @@
 """Everything that can come out of a port instead of a gateway's answer, from a real socket.
 
 Whatever it is, the client ends within its time with an error of our own or with a
-value that is bounded and printable; it follows nobody, keeps nothing, and never shows
+value that is bounded and printable; it follows no redirect, keeps nothing, and never shows
 the key.
 """
 
@@ -32,7 +32,7 @@ ANSWER_SECONDS = 10.0
 
 
 class Impostor:
-    """Reads a request's head and answers with the bytes that it was told to."""
+    """Reads a request's head and answers with the bytes of the test."""
 
     def __init__(self, answer: bytes, *, then: str = "close") -> None:
         self.answer = answer

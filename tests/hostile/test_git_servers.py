@@ -73,7 +73,7 @@ PACKFILE = packet(b"packfile\n")
 
 
 class EvilServer(GitHttpServer):
-    """The real server, until it is told to answer otherwise."""
+    """The real server, until a test makes it answer otherwise."""
 
     evil: Answer | None = None
     evil_listing = False
@@ -88,7 +88,7 @@ class EvilServer(GitHttpServer):
         return zlib.decompress(body, 31) if request.headers.get("Content-Encoding") == "gzip" else body
 
     async def opening(self, request: web.Request) -> bytes:
-        """What a server says before the pack to whoever tells it what they have."""
+        """What a server sends before the pack to a client that names its commits."""
         _, _, have = (await self.question(request)).partition(b"have ")
         reply = packet(b"acknowledgments\n") + packet(b"ACK " + have[:40] + b"\n") + packet(b"ready\n")
         return reply + b"0001" if have else b""

@@ -1,4 +1,4 @@
-"""Objects that somebody put into the cluster to stop whoever watches their kind."""
+"""Objects that a user put into the cluster to stop every process that watches their kind."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Repositories made to harm, and volumes with traps, against a whole pass.
 
 Trees are written object by object, so they hold what no git command would put
-there. Around the data folder lies a sentinel; after every pass it is as it was.
+there. Around the data folder there is a sentinel; after every sync it is as it was.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Canaries in every secret that the command is given, on good ways and on thirty bad ones.
 
-Whatever happens, none of them stands in what is printed, in the command line of any
+Whatever happens, none of them is in what is printed, in the command line of any
 process, or in a file of the cache, of the data folder or of the temporary folder.
 """
 
@@ -179,8 +179,8 @@ WAYS: dict[str, Callable[[Site], SecretVariant]] = {
     "too many requests": moody(status=429),
     "not implemented": moody(status=501),
     "a page": moody(status=200),
-    "a redirect to nobody": moody(location="http://127.0.0.1:1"),
-    "nobody there": lambda _: SecretVariant(repo="http://127.0.0.1:1/plant.git", code=ExitCode.UNREACHABLE),
+    "a redirect to a closed port": moody(location="http://127.0.0.1:1"),
+    "a closed port": lambda _: SecretVariant(repo="http://127.0.0.1:1/plant.git", code=ExitCode.UNREACHABLE),
     "https where there is none": lambda site: SecretVariant(
         repo=site.server.url("plant.git").replace("http:", "https:"), code=ExitCode.UNREACHABLE
     ),
@@ -226,7 +226,7 @@ WAYS: dict[str, Callable[[Site], SecretVariant]] = {
 
 
 def watching(seen: set[str], done: threading.Event) -> None:
-    """Every command line that there is, until told to stop."""
+    """Every command line that there is, until it is stopped."""
     while not done.wait(0.002):
         seen.update(running().values())
 
@@ -250,7 +250,7 @@ def test_no_secret_is_seen_anywhere(site: Site, way: str) -> None:
         assert code == variant.code, output
     for canary in (*CANARIES, *in_keys(variant)):
         assert canary not in output
-        if canary not in given:  # what somebody writes into a command line stands there
+        if canary not in given:  # what a user writes into a command line is there
             assert not any(canary in line for line in seen)
         assert not [path for path, content in site.written() if canary.encode() in content]
 

@@ -43,7 +43,7 @@ def anybody(gpg: GpgHome) -> Signer:
 
 
 class Attack(MaliciousRepository):
-    """By somebody who must not pass for Alice."""
+    """By a signer who must not pass for Alice."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder / "evil.git")
@@ -88,7 +88,7 @@ def attack(tmp_path: Path) -> Attack:
 
 
 def signature_header(raw: bytes) -> bytes:
-    """The header with the signature, all of its lines, as it stands in a commit."""
+    """The header with the signature, all of its lines, as it is in a commit."""
     match = re.search(rb"^gpgsig [^\n]*\n(?: [^\n]*\n)*", raw, re.MULTILINE)
     assert match is not None
     return match[0]
@@ -265,7 +265,7 @@ async def test_a_signature_that_was_made_for_something_else_than_git(attack: Att
 
 
 async def test_other_bytes_under_the_id_of_a_signed_commit(attack: Attack) -> None:
-    """The mirror is a cache on a disk: what lies there under an id need not be what the id says."""
+    """The mirror is a cache on a disk: the content under an id need not be the one of the id."""
     victim = attack.repository.commit({"evil": "1"})
     good = attack.read(attack.alice.commit(attack.repository, {"a": "1"}))
     place = attack.repository.path / "objects" / victim[:2] / victim[2:]

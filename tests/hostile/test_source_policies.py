@@ -1,4 +1,4 @@
-"""Sources that turn: unsigned, rewritten, emptied, or opened with somebody else's credential.
+"""Sources that turn hostile: unsigned, rewritten, emptied, or opened with another user's credential.
 
 Through the whole command: what a policy refuses changes no file, and says why.
 """
@@ -47,7 +47,7 @@ class Site(Attack):
     def refuses(
         self, reason: Reason, *options: str, ref: str = "main", code: ExitCode = ExitCode.STALLED
     ) -> str:
-        """What was said; not one file in the destination is another, nor is one more or less there."""
+        """The output; the files of the destination are unchanged."""
         before = fingerprint(self.data / "projects")
         ended = self.run(*options, ref=ref)
         assert (ended.code, ended.document.get("reason")) == (code, reason), ended

@@ -1,4 +1,4 @@
-"""Volumes that change under a pass, and state that was torn: whoever is quick or brutal gains nothing."""
+"""Volumes that change during a sync, and torn state: an attacker on the volume gains nothing."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ DAMAGES: dict[str, Callable[[Attack], object]] = {
     "left staging": lambda attack: (attack.data / ".sync-staging/t0/deep").mkdir(parents=True),
     "unreadable staging": lambda attack: (attack.data / ".sync-staging/t0").mkdir(0o000, parents=True),
     "half a manifest": lambda attack: (attack.data / ".sync-state/manifest.new").write_bytes(b"half"),
-    "a lock of nobody": lambda attack: (attack.data / ".sync-state/lock").write_bytes(b"1"),
+    "a lock without a holder": lambda attack: (attack.data / ".sync-state/lock").write_bytes(b"1"),
     "state open to others": lambda attack: (attack.data / ".sync-state").chmod(0o777),
 }
 # Without a ledger that can be read it is first contact again, on which nothing is deleted.

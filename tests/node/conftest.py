@@ -15,7 +15,7 @@ from stoker_testkit.node.unshare import STATE
 from stoker_testkit.repositories.bare_repository import Repository
 from stoker_testkit.repositories.git_http_server import GitHttpServer
 
-# Processes of one machine have one network, which nobody divides.
+# Processes of one machine share one network, which cannot be divided.
 collect_ignore = [] if os.environ.get(STATE) else ["test_network_policies.py"]
 
 

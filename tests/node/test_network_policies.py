@@ -1,4 +1,4 @@
-"""The chart's NetworkPolicies on a node that heeds them: who must get through does, and nobody else."""
+"""The chart's NetworkPolicies on a node that enforces them: only allowed clients get through."""
 
 from __future__ import annotations
 

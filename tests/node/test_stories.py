@@ -100,7 +100,7 @@ def test_quick_start(
 def test_an_update_comes_by_webhook(
     stage: OperatorCluster, site: GatewaySite, git_server: GitHttpServer, plant_repository: Repository
 ) -> None:
-    """Nobody polls; the call reaches whichever replica its Service chooses."""
+    """Without polling; the call reaches whichever replica its Service chooses."""
     first = plant_repository.commit(files("north", "south"))
     start_line(site, git_server, "north", "south", polling=RARE)
     site.until_synced("Stoker", "line", first, 2)
@@ -171,7 +171,7 @@ def test_a_killed_agent_goes_on_where_it_was(
 def test_a_controller_lost_in_the_middle_loses_nothing(
     stage: OperatorCluster, site: GatewaySite, git_server: GitHttpServer, plant_repository: Repository
 ) -> None:
-    """It has begun to ask git for the new commit, and somebody else ends it."""
+    """It has begun to ask git for the new commit when another process ends it."""
     first = plant_repository.commit(files("north"))
     start_line(site, git_server, "north", polling=RARE)
     site.until_synced("Stoker", "line", first, 1)

@@ -40,9 +40,9 @@ class Step:
 
     batch: list[tuple[str, dict[str, str | None]]]
     theirs: list[dict[str, str]]
-    """A push of somebody else before each of our pushes, as long as there are any."""
+    """A push by another client before each of our pushes, as long as there are any."""
     fails_after: bool
-    """Our push arrives, and we are not told."""
+    """Our push arrives, and its response is lost."""
     forgets: bool
     """The call is made by a process that knows nothing yet."""
 

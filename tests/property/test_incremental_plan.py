@@ -46,7 +46,7 @@ Files = dict[str, FileVersion]
 
 
 def possible(files: Files) -> Files:
-    """Without the files that would lie below another file."""
+    """Without the files that would be below another file."""
     return {p: what for p, what in files.items() if not any(p.startswith(f"{other}/") for other in files)}
 
 
@@ -133,7 +133,7 @@ def outcome(folder: ModelFolder, made: SyncPlan, ledger: Ledger) -> object:
 
 
 def lay(folder: ModelFolder, files: Files) -> None:
-    """Somebody else's files, where there is room for them."""
+    """Foreign files, where there is room for them."""
     for path, version in files.items():
         with suppress(OSError):
             folder.put(path, version)

@@ -29,7 +29,7 @@ deeds = st.tuples(st.sampled_from(["edit", "touch", "remove", "link", "folder", 
 
 
 def do(root: Path, deed: str, place: str) -> None:
-    """What somebody else may do to a data folder, as far as it can be done there."""
+    """What other processes may do to a data folder, as far as it can be done there."""
     path = root / place
     try:
         if deed == "edit":

@@ -19,7 +19,7 @@ scalars = st.one_of(st.booleans(), st.integers(-3, 3), st.sampled_from(["", "x",
 entries = st.one_of(scalars, st.dictionaries(names, scalars, max_size=2))
 lists = st.lists(entries, max_size=4)
 
-# A shape says what stands where, as the type of a spec does: text, a list, or a map of further shapes.
+# A shape is the type of a spec: text, a list, or a map of further shapes.
 Shape = str | dict[str, "Shape"]
 shapes: st.SearchStrategy[Shape] = st.recursive(
     st.sampled_from(["scalar", "list"]), lambda below: st.dictionaries(names, below, max_size=4), max_leaves=8

@@ -88,7 +88,7 @@ class Ending(Enum):
 
 
 class Noise(Enum):
-    """What stands between two lines of a stream."""
+    """The separator of two lines of a stream."""
 
     NOTHING = auto()
     BOOKMARK = auto()
@@ -138,7 +138,7 @@ actions = st.lists(
 
 
 class Mirror:
-    """What somebody knows who has nothing but the changes; refuses any that is out of order."""
+    """The state of a client that has only the changes; refuses any that is out of order."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -231,7 +231,7 @@ class WatchModel:
             case Noise.LAST_LINE_AGAIN:
                 self.hear(self.server.line(event))
             case Noise.OLD_LINE_AGAIN if not self.server.opaque:
-                # Of versions that cannot be compared, nobody could tell an old one.
+                # Of versions that cannot be compared, an old one cannot be recognized.
                 for old in self.server.history[:3]:
                     self.hear(self.server.line(old))
 

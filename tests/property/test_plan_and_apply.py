@@ -46,7 +46,7 @@ KNOWN = {blob_of(content): content for content in (b"", b"1", b"2", ALWAYS)}
 
 
 def possible(files: Files) -> Files:
-    """Without the files that would lie below another file."""
+    """Without the files that would be below another file."""
     return {
         path: what for path, what in files.items() if not any(path.startswith(f"{other}/") for other in files)
     }
@@ -72,7 +72,7 @@ def put(path: Path, content: bytes, *, executable: bool = False) -> None:
 
 
 def lay(folder: DataFolder, files: Files) -> None:
-    """Somebody else's files, where there is room for them."""
+    """Foreign files, where there is room for them."""
     for path, (content, executable) in files.items():
         target = folder.place / MANAGED / path
         if not target.is_dir() and not any(parent.is_file() for parent in target.parents):

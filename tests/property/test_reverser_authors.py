@@ -147,7 +147,7 @@ class AuthorModel:
         self.events = []
 
     def relist(self) -> None:
-        """The watch broke; what happened meanwhile is seen only as a whole, and nobody is asked."""
+        """The watch broke; what happened meanwhile is seen only as a whole, and no webhook is called."""
         self.events = []
         self.known = {
             name: (obj["metadata"]["uid"], obj["metadata"]["resourceVersion"], render_object(sanitize(obj)))
@@ -166,7 +166,7 @@ class AuthorModel:
         others = {fact.user.name for fact in same} - {truth.user.name}
         if truth in self.learnt and not others:
             assert who is not None
-            assert who.name == truth.user.name  # nobody else asked for this version, so it is certain
+            assert who.name == truth.user.name  # no other user asked for this version, so it is certain
             self.certain += 1
         if who is not None and who.name != truth.user.name:
             # Only where a refused request wanted the very same, and the fact of the true one is lost.
@@ -262,7 +262,7 @@ def test_no_change_is_attributed_to_anybody_but_its_maker(seed: int) -> None:
     for step in history(seed, refusals=True):
         model.run(step)
     model.commit()
-    assert model.certain, "nobody stands in the way of the last change"
+    assert model.certain, "no other change is beside the last one"
     event(f"certain authors: {min(model.certain, 5)}")
 
 

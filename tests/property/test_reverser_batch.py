@@ -23,7 +23,7 @@ USERS = (None, RequestUser("alice"), RequestUser("bob"))
 
 
 def changes_of(rng: random.Random, count: int) -> list[PendingFileChange]:
-    """Each has a content of its own, so that it can be told apart."""
+    """Each has a content of its own, so that it can be distinguished."""
     made = []
     for number in range(count):
         name = rng.choice("abcd")

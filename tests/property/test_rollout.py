@@ -1,4 +1,4 @@
-"""A fleet, agents that do what they are told, and a controller that decides again and again.
+"""A fleet, agents that follow their metadata, and a controller that decides again and again.
 
 The world is played with random commits, failures, approvals, checks and times. Whatever
 happens, no gate is walked around; and when everybody behaves, everybody arrives.
@@ -56,7 +56,7 @@ class CheckedFleet(SimulatedFleet):
             result, was = self.target(name), before[name]
             if result.mode is SyncMode.PLAN:
                 continue
-            assert self.index(result.commit) >= self.reached.get(name, 0), "nobody is sent back"
+            assert self.index(result.commit) >= self.reached.get(name, 0), "no gateway goes back"
             self.reached[name] = self.index(result.commit)
             if result.commit == new and (was.commit, was.mode) != (new, SyncMode.APPLY):
                 fresh.append(name)
@@ -65,7 +65,7 @@ class CheckedFleet(SimulatedFleet):
         if self.approval.required and fresh:
             assert self.last.approval is not None
             assert self.last.approval.commit == new
-            assert all(self.target(name).plan for name in fresh), "each has the plan that somebody saw"
+            assert all(self.target(name).plan for name in fresh), "each has the plan that was approved"
         flying = [
             name
             for name in NAMES
@@ -187,7 +187,7 @@ def test_no_gate_is_bypassed_and_every_healthy_gateway_arrives(
         checked.asked += failed
         checked.now += timedelta(seconds=20)
     else:
-        pytest.fail(f"somebody never arrives: {checked.last}")
+        pytest.fail(f"a gateway never arrives: {checked.last}")
     checked.decide()
     again = checked.status
     checked.decide()

@@ -1,4 +1,4 @@
-"""Laws of snapshots: whatever is written, taken and let go, what is kept gives back every byte."""
+"""Laws of snapshots: whatever is written, taken and deleted, what is kept restores every byte."""
 
 from __future__ import annotations
 
@@ -83,4 +83,4 @@ def test_no_bytes_break_the_reading_of_a_manifest(data: bytes) -> None:
         SealedManifest("site-20260212-100000", data).manifest()
     except Stalled:
         return
-    raise AssertionError("nobody hits a manifest by chance")
+    raise AssertionError("a manifest is not hit by chance")

@@ -21,7 +21,7 @@ _TEXT = st.lists(_LINE, max_size=12).map(b"".join) | st.lists(_LINE, max_size=6)
 
 @st.composite
 def _edited(draw: st.DrawFn, lines: list[bytes], mark: bytes) -> list[bytes]:
-    """A text with some lines taken out and some put in that nobody else has."""
+    """A text with some lines removed and some unique lines added."""
     made: list[bytes] = []
     for number, line in enumerate([*lines, b""]):
         kind = draw(st.sampled_from(("keep", "keep", "keep", "drop", "add")))

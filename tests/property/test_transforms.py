@@ -84,7 +84,7 @@ def get(tree: Any, steps: tuple[str | int, ...]) -> Any:
 
 
 def meant(value: str, old: Any) -> Any:
-    """The rule of `typed_value`, said once more by a reader of JSON."""
+    """The rule of `typed_value`, written a second time with a JSON parser."""
     try:
         parsed = json.loads(value)
     except (ValueError, RecursionError):

@@ -40,8 +40,8 @@ class QueueAgainstModel(RuleBasedStateMachine):
         for key in list(self.flying):
             self.finish(key)
         self.advance(1e6)
-        owed = list(self.line)
-        assert [self.queue.take() for _ in owed] == owed
+        expected = list(self.line)
+        assert [self.queue.take() for _ in expected] == expected
         assert self.queue.take() is None
         self.queue.close()
         self.loop.run_until_complete(asyncio.sleep(0))

@@ -1,4 +1,4 @@
-"""What is planted in a run of tests is found wherever the run leaves it, and where it may lie it is not told.
+"""A planted credential is found wherever a test run leaves it, and is not reported where it is allowed.
 
 The search is the one that ends every run (`stoker_testkit.secret_leaks.pytest_plugin`); the last tests are
 whole runs of pytest, with workers and without, of which some leave a credential behind.

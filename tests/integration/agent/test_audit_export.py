@@ -167,11 +167,11 @@ def test_syncs_are_recorded_as_events_where_that_is_configured(
     bad = HistoryEntryReport("2026-11-16T00:00:01Z", str(commit), "main", result="ScanFailed")
     pod.report(commit, history=(good, bad), scan_result="projects=200 config=200")
 
-    def told() -> list[tuple[str, dict[str, object]]]:
+    def audit_events() -> list[tuple[str, dict[str, object]]]:
         return [(kind, json.loads(text)) for kind, reason, text in site.events() if reason == "Audit"]
 
-    eventually(lambda: len(told()) == 2, PATIENCE, lambda: f"two records; {site.events()}")
-    records = {record["result"]: (kind, record) for kind, record in told()}
+    eventually(lambda: len(audit_events()) == 2, PATIENCE, lambda: f"two records; {site.events()}")
+    records = {record["result"]: (kind, record) for kind, record in audit_events()}
     kind, record = records["success"]
     assert kind == "Normal"
     assert record == {
@@ -192,4 +192,4 @@ def test_syncs_are_recorded_as_events_where_that_is_configured(
         "2026-11-16T00:00:09Z", str(commit), "main", 1, ("filler",), "0.10s", "success"
     )
     pod.report(commit, history=(later, good, bad))
-    eventually(lambda: len(told()) == 3, PATIENCE, lambda: f"one more; {site.events()}")
+    eventually(lambda: len(audit_events()) == 3, PATIENCE, lambda: f"one more; {site.events()}")

@@ -1,4 +1,4 @@
-"""Whatever is wrong with what an agent is told: it says so by name, stays where it is, and lives on."""
+"""Bad metadata of any kind: the agent reports the problem by name, keeps its files, and lives on."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ class Patient:
         return replace(self.plant.metadata, paused=False).data()
 
     def rest(self) -> None:
-        """Have nothing to do, so that what it says next is its answer to what it is told next."""
+        """Have nothing to do, so that its next report is its answer to the next metadata."""
         self._rests += 1
-        # What went wrong stays told until something goes well, also while it is paused.
+        # An error stays reported until a sync succeeds, also while it is paused.
         self.plant.publish(self.first, paused=False, trigger=f"rest {self._rests}")
         self.plant.maps.until_report(reason="", synced_commit=self.first, pod=self.pod)
         self.plant.publish(self.second, paused=True)
@@ -149,7 +149,7 @@ def test_annotations_of_the_pod(patient: Patient) -> None:
             before = pod.annotations.get(f"stoker.io/{key}")
             pod.annotate({key: value})
             patient.expect_refusal(patient.good, Reason.INVALID_VALUE, f"stoker.io/{key}")
-            patient.plant.publish()  # paused, before it is mended
+            patient.plant.publish()  # paused, before it is fixed
             pod.annotate({key: before})
     for text in ("no annotation at all", 'a="b', 'stoker.io/x="\\q"'):
         patient.rest()
@@ -198,7 +198,7 @@ def apply_profile(plant: AgentEnvironment, spec: Mapping[str, object]) -> None:
 
 
 def test_a_report_of_before_that_is_none(plant: AgentEnvironment) -> None:
-    """An agent begins with what its predecessor reported, and somebody may have written anything there."""
+    """An agent begins with what its predecessor reported, which may have been changed by others."""
     plant.maps.prepare_status()
     path = f"/api/v1/namespaces/{plant.namespace}/configmaps/stoker-status-plant"
     body = plant.cluster.request("GET", path).json()

@@ -108,7 +108,7 @@ class Maps:
         return [decode(parts) for _, parts in sorted(by_id.items()) if is_complete(parts)]
 
     def empty(self) -> None:
-        """As the controller does it once its answer stands."""
+        """As the controller does it once its reply is stored."""
         for name, (number, _) in self.chunks().items():
             self._patch(number, {"binaryData": {name: None}})
 
@@ -127,7 +127,7 @@ class Gateway:
         self.data.mkdir()
         self.maps = maps
         self.sender = sender
-        self.told: list[GatewayChangesReport | None] = []
+        self.reports: list[GatewayChangesReport | None] = []
         self.policy = POLICY
         self.compare = 300.0
         self.booted = True
@@ -158,7 +158,7 @@ class Gateway:
             OutboxAddress("filler", "filler"),
             SystemClock(),
             noise=ResourceNoise(),
-            tell=self.told.append,
+            tell=self.reports.append,
             may=lambda: self.booted,
         )
         folder_sync.add_hook(capturing)
@@ -204,18 +204,18 @@ class Site:
         return report
 
     async def at_rest(self) -> None:
-        """Until the loop has looked at everything that it was told of."""
+        """Until the loop has looked at every reported path."""
         await eventually_async(lambda: self.watch.rests, PATIENCE, "the watch rests")
 
-    async def told(self, word: str = "") -> GatewayChangesReport:
+    async def changes_report(self, word: str = "") -> GatewayChangesReport:
         """What the report says, as soon as it says something with this word in it."""
 
         def reported() -> list[GatewayChangesReport]:
-            last = self.gateway.told[-1] if self.gateway.told else None
+            last = self.gateway.reports[-1] if self.gateway.reports else None
             return [last] if last not in (None, GatewayChangesReport()) and word in last.message else []
 
         found = await eventually_async(
-            reported, PATIENCE, lambda: f"{word!r} is told: {self.gateway.told[-3:]}"
+            reported, PATIENCE, lambda: f"{word!r} is reported: {self.gateway.reports[-3:]}"
         )
         return found[0]
 
@@ -224,7 +224,7 @@ class Site:
             return [one for one in self.gateway.maps.sets() if one.id not in self.answered]
 
         found = await eventually_async(
-            unanswered, PATIENCE, lambda: f"a set; told {self.gateway.told[-3:]}", interval=0.1
+            unanswered, PATIENCE, lambda: f"a set; reported {self.gateway.reports[-3:]}", interval=0.1
         )
         return found[0]
 
@@ -274,7 +274,7 @@ async def test_a_designers_edit_goes_back_with_its_base_and_comes_back_as_nothin
         assert (one.path, one.repo_path, one.content) == ("projects/a.txt", "s/a.txt", b"edited")
         assert (found.base_commit, one.action, found.gateway) == (commit, ChangeAction.WRITTEN, "filler")
         assert one.base == gateway.repository.git("rev-parse", "main:s/a.txt").decode().strip()
-        assert gateway.told[-1] == GatewayChangesReport()
+        assert gateway.reports[-1] == GatewayChangesReport()
         # Merged, it comes back: nothing is written, and nothing is captured again.
         gateway.repository.commit({"s/a.txt": "edited"})
         report = await site.passed()
@@ -297,7 +297,7 @@ async def test_whether_a_file_may_be_executed_goes_back_with_it_and_alone(gatewa
         assert (one.mode, one.base_mode, one.blob) == ("100755", "100644", one.base)
         gateway.repository.commit({"s/b": "2"})
         assert (await site.passed()).result is SyncResult.HELD
-        assert place.stat().st_mode & 0o777 == 0o755, "not taken back before git has it"
+        assert place.stat().st_mode & 0o777 == 0o755, "not reverted before git has it"
         await site.answer(found)
         gateway.repository.commit({"s/a.sh": executable("1")})  # merged
         report = await site.passed()
@@ -431,9 +431,11 @@ async def test_a_gateway_is_called_watched_from_the_moment_that_a_change_would_b
     async with gateway.watched() as site:
         gateway.write("a", "by the first boot")
         await site.passed()
-        assert (gateway.text("a"), set(gateway.told)) == ("1", {None})
+        assert (gateway.text("a"), set(gateway.reports)) == ("1", {None})
         gateway.booted = True
-        await eventually_async(lambda: gateway.told[-1] == GatewayChangesReport(), PATIENCE, "it is watched")
+        await eventually_async(
+            lambda: gateway.reports[-1] == GatewayChangesReport(), PATIENCE, "it is watched"
+        )
         gateway.write("a", "by a person")
         await site.passed()
         assert gateway.text("a") == "by a person"
@@ -469,7 +471,7 @@ async def test_our_own_writes_and_noise_are_never_sent(gateway: Gateway) -> None
         (gateway.data / "projects/link-to").symlink_to("a")
         await site.at_rest()
         assert gateway.maps.sets() == []
-        assert gateway.told[-1] == GatewayChangesReport()
+        assert gateway.reports[-1] == GatewayChangesReport()
         gateway.write("line/views/main/view.json", '{"edited": 1}')  # now all of it is a change
         found = files_of(await site.recorded())
         assert set(found) == {
@@ -506,7 +508,7 @@ async def test_a_burst_of_500_files_is_one_set(gateway: Gateway) -> None:
         found = await site.recorded()
         assert len(found.files) == 500
         await site.at_rest()
-        assert gateway.told[-1] == GatewayChangesReport()
+        assert gateway.reports[-1] == GatewayChangesReport()
 
 
 async def test_a_debounce_is_waited_for_and_ends(gateway: Gateway) -> None:
@@ -533,7 +535,7 @@ async def test_more_files_than_are_allowed_are_refused_as_a_whole(gateway: Gatew
     async with gateway.watched() as site:
         for number in range(12):
             gateway.write(f"line/{number}.py", "pass")
-        result = await site.told()
+        result = await site.changes_report()
         assert (result.reason, result.pending, len(result.paths)) == (Reason.CHANGE_REFUSED, 12, 12)
         assert "12 files" in result.message
         assert gateway.maps.sets() == []
@@ -550,7 +552,7 @@ async def test_many_deletions_on_a_gateway_are_sent_to_git_only_when_they_are_ap
     async with gateway.watched() as site:
         for number in range(20):
             (gateway.data / f"projects/line/{number}.py").unlink()
-        held = await site.told("20 files (first")
+        held = await site.changes_report("20 files (first")
         assert held.reason == Reason.CHANGE_HELD
         assert "more than 50 % of 21 managed files" in held.message
         assert gateway.maps.sets() == []
@@ -645,9 +647,9 @@ async def test_what_the_controller_refuses_is_named_stays_and_is_not_sent_again(
         gateway.write("a", "edited")
         found = await site.next_set()
         await site.answer(found, ChangeSetResult.REFUSED, message="the branch is protected")
-        told = await site.told()
-        assert (told.refused, told.paths, told.reason) == (1, ("projects/a",), Reason.CHANGE_REFUSED)
-        assert "protected" in told.message
+        report = await site.changes_report()
+        assert (report.refused, report.paths, report.reason) == (1, ("projects/a",), Reason.CHANGE_REFUSED)
+        assert "protected" in report.message
         assert (await site.passed()).result is SyncResult.HELD
         gateway.write("a", "edited again")
         assert files_of(await site.recorded()) == {"s/a": b"edited again"}
@@ -681,7 +683,7 @@ async def test_what_cannot_go_is_named_and_the_rest_goes(gateway: Gateway) -> No
         gateway.write("line/secrets/key", "excluded by a guardrail")
         gateway.write("line/old.bak", "excluded by the resource")
         assert files_of(await site.recorded()) == {"s/line/a": b"edited"}
-        result = await site.told()
+        result = await site.changes_report()
         assert (result.refused, result.paths) == (2, ("projects/elsewhere/a", "projects/line/large"))
 
 
@@ -697,9 +699,9 @@ async def test_a_change_beside_a_value_that_we_set_is_carried_over(gateway: Gate
         gateway.write("config.json", live.replace('"y": 2', '"y": 3'))
         assert files_of(await site.recorded()) == {"s/config.json": text.replace('"y": 2', '"y": 3').encode()}
         gateway.write("deep/config.json", live.replace("filler", "by hand"))
-        result = await site.told()
+        result = await site.changes_report()
         assert (result.refused, result.paths) == (1, ("projects/deep/config.json",))
-        # Merged, it comes back as it lies there.
+        # Merged, it comes back as it is on disk.
         gateway.repository.commit({"s/config.json": text.replace('"y": 2', '"y": 3')})
         report = await site.passed()
         assert report.files_changed == 0
@@ -731,7 +733,7 @@ async def test_a_large_set_is_split_over_maps_with_room_and_waits_where_there_is
         for number in range(1, CHANGE_MAPS):
             gateway.maps.fill(number, 1000 << 10)
         gateway.write("b", os.urandom(60_000).hex())
-        result = await site.told("full")
+        result = await site.changes_report("full")
         assert (result.pending, result.paths) == (1, ("projects/b",))
         assert gateway.maps.chunks() == {}
         gateway.maps.fill(5, 0)

@@ -1,4 +1,4 @@
-"""Differences that are nobody's drift: neither told nor restored; over real git and a real disk."""
+"""Ignored drift: neither reported nor restored; over real git and a real disk."""
 
 from __future__ import annotations
 

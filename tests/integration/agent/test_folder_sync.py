@@ -1,4 +1,4 @@
-"""A keeper over many passes: real git over http, a real disk, and only as much work as there is to do."""
+"""A folder sync over many runs: real git over http, a real disk, and only as much work as there is to do."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ async def test_what_a_killed_pass_staged_goes_although_nothing_is_left_to_do(pla
     await folder_sync.sync()
     staging = plant.data / ".sync-staging"
     staging.mkdir()
-    (staging / "0").write_text("of a commit that was taken back")
+    (staging / "0").write_text("of a commit that was rolled back")
     await folder_sync.sync(SyncOptions(dry_run=True))
     assert staging.exists()
     await folder_sync.sync()
@@ -217,7 +217,7 @@ async def test_a_change_of_settings_maps_everything_anew(plant: Plant) -> None:
     plant.repository.commit({"s/a": "1", "s/b": "2"})
     await plant.folder_sync().sync()
     report = await plant.folder_sync(excludes=ExcludePolicy(("projects/b",))).sync(SyncOptions(walk=False))
-    assert not report.plan.actions  # what is excluded is nobody's business any more
+    assert not report.plan.actions  # what is excluded is not managed any more
     plant.repository.commit({"s/b": "3"})
     await plant.folder_sync(excludes=ExcludePolicy(("projects/b",))).sync()
     assert plant.files()["projects/b"] == "2"

@@ -52,7 +52,7 @@ def project(title: str) -> str:
 
 
 class WarpedClock(SystemClock):
-    """Real time, of which a test can leave out some: nobody who sleeps notices but by the hour."""
+    """Real time, of which a test can skip some; a sleep ends early only by that."""
 
     __slots__ = ("_ahead",)
 
@@ -129,7 +129,7 @@ def test_a_window_holds_and_then_opens(plant: AgentEnvironment) -> None:
         first, agent_spec=plant.spec(gateway=FILES_ONLY, maintenanceWindows=windows), trigger="webhook"
     )
     with agent_with(clock, pod, plant.kubeconfig):
-        plant.until_synced(pod, first)  # the first files of a gateway wait for nobody (C-111)
+        plant.until_synced(pod, first)  # the first files of a gateway wait for no approval (C-111)
         second = plant.commit({PROJECT: project("Two")})
         plant.publish(second)
         held = plant.maps.until_report(reason=Reason.WAITING_FOR_WINDOW, commit=second, pod=pod)
@@ -166,7 +166,7 @@ def test_a_window_holds_and_then_opens(plant: AgentEnvironment) -> None:
 
 
 class Validator:
-    """Somebody's service; it checks what it is asked, and answers what the test says."""
+    """A validation service; it checks the request, and returns what the test sets."""
 
     def __init__(self) -> None:
         self.status, self.answer = 200, {"allowed": True}
@@ -244,7 +244,7 @@ def test_the_validation_webhook_refuses_and_nothing_changes_until_it_agrees(
 
 
 class Folder:
-    """A data folder that follows a repository, kept by a keeper with witnesses."""
+    """A data folder that follows a repository, with recording hooks."""
 
     def __init__(self, place: Path, server: GitHttpServer) -> None:
         self.repository = Repository.create(server.root / "plant.git")
@@ -482,7 +482,7 @@ def test_one_sync_outside_of_its_window_changes_nothing_and_says_when(alone: Alo
     opens = at_noon(SystemClock())
     closed = {"maintenanceWindows": [{"cron": f"0 {opens.hour} * * *", "duration": "1m"}]}
     alone.repository.commit({"s/a": "1"})
-    assert alone.sync(closed)[0] == ExitCode.DONE, "first files wait for nobody"
+    assert alone.sync(closed)[0] == ExitCode.DONE, "first files wait for no approval"
     alone.repository.commit({"s/a": "2"})
     code, printed = alone.sync(closed)
     assert (code, alone.content) == (ExitCode.STALLED, "1")

@@ -1,4 +1,4 @@
-"""Passes that leave places alone: because somebody works there, or because a difference means nothing."""
+"""Syncs that leave paths alone: because a Designer works there, or because a difference means nothing."""
 
 from __future__ import annotations
 

@@ -310,7 +310,7 @@ async def test_gateways_of_the_same_name_keep_their_copies_apart_on_one_claim(
     assert snapshots_of(theirs) == []
     site.commit(project("filler", 3))
     await synced(theirs)
-    assert snapshots_of(mine) == [taken], "nobody else lets go of it"
+    assert snapshots_of(mine) == [taken], "no other process removes it"
     (claim / "c" / "Stoker").mkdir(parents=True)
     shutil.copytree(claim / "a" / "Stoker" / "plant", claim / "c" / "Stoker" / "plant")
     before = site.tree()
@@ -646,7 +646,7 @@ async def test_a_commit_that_was_rolled_back_can_be_released(with_gateway: Rollb
     await synced(tended, CommitId(first), goes_back=True)
     assert site.notes.quarantine is not None, "who goes back by hand does not release it"
     error = await refused(tended, bad, released=frozenset({str(bad)}))
-    assert error.reason is Reason.AUTO_ROLLBACK, "tried again, and taken back again"
+    assert error.reason is Reason.AUTO_ROLLBACK, "tried again, and rolled back again"
     site.process(OFF)
     report = await site.process(OFF).sync(SyncOptions(commit=bad, released=frozenset({str(bad)})))
     assert report.result is SyncResult.UNVERIFIED

@@ -325,7 +325,7 @@ def test_a_rollback_to_a_commit_is_done_once_and_reported(plant: Plant) -> None:
     assert report.rollback is not None
     assert report.rollback.result == "Failed"
     assert "filler-20260212-103005" in report.rollback.message
-    assert report.synced_commit == plant.first, "it follows nothing while somebody wants it elsewhere"
+    assert report.synced_commit == plant.first, "it follows nothing while a rollback is requested"
     plant.publish(rollback=None)
     synced_to(plant, second, pod)
 
@@ -375,7 +375,7 @@ def test_an_agent_in_a_pod_that_is_not_its_own_touches_nothing(plant: Plant) -> 
     assert "WrongPod" in pod.ask("/startupz")[1]
     pod.annotate({"cr-name": "plant"})
     synced_to(plant, plant.first, pod)
-    eventually(lambda: "gateway-0" not in (plant.maps.status() or {}), message="the other key is taken back")
+    eventually(lambda: "gateway-0" not in (plant.maps.status() or {}), message="the other key is removed")
 
 
 def test_a_missing_credential_is_named_and_used_as_soon_as_it_is_mounted(
@@ -694,7 +694,9 @@ def test_a_project_that_a_designer_edits_is_held_and_drift_is_reported(plant: Pl
             second,
         )
         assert report.held_projects == (HeldProjectReport("filler", "alice"),)
-        assert pod.file("projects/other/project.json") == project("Other"), "what nobody edits goes on"
+        assert pod.file("projects/other/project.json") == project("Other"), (
+            "a project without a Designer goes on"
+        )
         assert pod.file(PROJECT) == project("Version 1")
         entries = len(report.history)
         gateway.close_designer("d1")
@@ -790,6 +792,6 @@ def test_what_the_gateways_modules_fill_is_left_out_and_named_and_remembered(pla
         pod.stop()
     second = commit("Pump")
     plant.publish(commit=second)
-    pod.start(plant.kubeconfig)  # the gateway is gone, and so is the process that it told
+    pod.start(plant.kubeconfig)  # the gateway is gone, and so is the process that knew its inventory
     plant.maps.until_report(reason=Reason.GATEWAY_UNREACHABLE, commit=second, pod=pod)
     assert pod.file(f"{types}/MQTT Engine/udts.json") is None

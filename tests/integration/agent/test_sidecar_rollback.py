@@ -104,7 +104,7 @@ def test_a_gateway_goes_back_to_a_snapshot_and_follows_the_ref_when_it_is_releas
     fourth = plant.commit(project("filler", 4))
     plant.publish(fourth)
     plant.maps.until_report(pod=pod, commit=fourth, reason=Reason.ROLLED_BACK)
-    assert tree(pod.data_dir) == before, "it stays there while somebody wants it"
+    assert tree(pod.data_dir) == before, "it stays there while it is requested"
     plant.publish(rollback=None)
     plant.until_converged(pod, fourth)
 
@@ -137,7 +137,7 @@ def test_a_rollback_that_waits_for_approval_is_shown_and_carried_out_once_it_is_
 def elsewhere(
     request: pytest.FixtureRequest, plant: AgentEnvironment, tmp_path: Path
 ) -> Iterator[tuple[Prepare, dict[str, object], Path]]:
-    """What the pod needs, where the resource says that snapshots lie, and the place on this disk."""
+    """What the pod needs, the snapshot storage of the resource, and its folder on this disk."""
     if request.param == "a claim":
 
         def mounted(pod: AgentPod) -> None:
@@ -302,7 +302,7 @@ def test_a_dry_run_goes_back_to_no_snapshot(plant: AgentEnvironment) -> None:
     plant.publish(third, rollback=None)
     pod.start(plant.kubeconfig)
     plant.maps.until_report(pod=pod, commit=third, reason=Reason.DRY_RUN, sync_status=SyncState.PENDING)
-    assert tree(pod.data_dir) == before, "nor does it finish a way back that was begun"
+    assert tree(pod.data_dir) == before, "nor does it finish a rollback that was begun"
 
 
 @pytest.mark.parametrize("enabled", [True, False])

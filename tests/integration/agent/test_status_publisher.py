@@ -161,7 +161,7 @@ async def test_a_server_that_is_away_is_asked_again_and_gets_the_newest(
         await environment.clock.advance(environment.clock.alarms[0] - environment.clock.monotonic())
         await environment.written(synced_commit="2" * 40)
         await eventually_async(
-            lambda: "status.written" in logged_events(), 20.0, "the end of a trouble is told too"
+            lambda: "status.written" in logged_events(), 20.0, "the end of a problem is reported too"
         )
         environment.task.cancel()
         with suppress(asyncio.CancelledError):

@@ -83,10 +83,10 @@ def test_no_resource_is_ever_read_half(plant: AgentEnvironment, locks: bool, syn
     result = f"{len(trees) - 1} syncs, {gateway.random_scans} looks, {in_between(seen, history)} in between"
     assert gateway.stale() == [], result
     assert (seen.torn(), seen.out_of_order(history), seen.unknown(history)) == ([], [], []), result
-    assert in_between(seen, history) > 0, f"{result}: nobody looked while files changed"
+    assert in_between(seen, history) > 0, f"{result}: no scan ran while files changed"
     locked = [one for one in gateway.asked("POST", "/scan-lock/projects") if one.status == 200]
     assert bool(locked) is locks
-    print(result)  # noqa: T201 - for whoever runs the long one to see the numbers
+    print(result)  # noqa: T201 - the numbers of the long run
 
 
 def test_a_writer_that_is_not_careful_is_caught(tmp_path: Path) -> None:

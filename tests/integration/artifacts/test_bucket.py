@@ -191,6 +191,6 @@ def test_sync_follows_a_prefix_and_asks_for_nothing_that_it_has(place: Place, tm
     second = sync("v2")
     assert second["commit"] != first["commit"]
     assert [path.name for path in (data / "projects").iterdir()] == ["b.json"]
-    # Whoever goes back by the id needs the bucket no more: it is in the mirror.
+    # A rollback by the id needs the bucket no more: it is in the mirror.
     assert sync(first["commit"])["commit"] == first["commit"]
     assert [path.name for path in (data / "projects").iterdir()] == ["a.json"]

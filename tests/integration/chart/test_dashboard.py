@@ -167,7 +167,7 @@ def test_an_ingress_keeps_a_browser_with_one_replica(helm: Helm) -> None:
 
 @pytest.mark.parametrize(("replicas", "value"), [(1, False), (2, True)])
 def test_the_notes_say_what_more_than_one_replica_needs(replicas: int, value: bool, tmp_path: Path) -> None:
-    """They are rendered for a cluster alone, so they stand in an object of a copy of the chart here."""
+    """They are rendered for a cluster alone, so they are put into an object of a copy of the chart here."""
     chart = tmp_path / "stoker"
     shutil.copytree(CHART, chart)
     (chart / "templates/NOTES.txt").rename(chart / "NOTES.txt")

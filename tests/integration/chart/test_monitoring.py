@@ -64,7 +64,7 @@ def test_pod_monitors_name_the_ports_and_labels_of_agents_and_fetchers(
     agents, fetchers = found["stoker-agents"], found["stoker-fetchers"]
     assert agents["selector"]["matchExpressions"] == [{"key": CR_NAME_LABEL, "operator": "Exists"}]
     (endpoint,) = agents["podMetricsEndpoints"]
-    # Labels of a pod are not believed: whoever may make one could speak for another namespace.
+    # Labels of a pod are not trusted: a user who may create one could speak for another namespace.
     assert endpoint == {"port": "stoker-metrics", "path": "/metrics", "interval": "1m"}
     assert fetchers["selector"]["matchExpressions"] == [{"key": "stoker.io/fetcher", "operator": "Exists"}]
     assert fetchers["podMetricsEndpoints"][0]["port"] == "metrics"

@@ -59,7 +59,7 @@ def narrow(helm: Helm) -> Installed:
 
 @pytest.fixture(scope="module")
 def plain(helm: Helm) -> Installed:
-    """With nothing said but that there are policies."""
+    """With nothing set but that there are policies."""
     return Installed(helm.template({"networkPolicy": {"enabled": True}, "reverser": {"enabled": True}}))
 
 

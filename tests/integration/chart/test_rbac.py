@@ -2,7 +2,7 @@
 
 Both run with exactly what the chart grants, over everything that they do: nothing may be
 refused, and nothing may be granted that neither is asked for nor handed on to agents. What
-was asked is told by the API server's own audit log. Then each rule is taken away, one at a
+was asked is in the API server's own audit log. Then each rule is removed, one at a
 time, and something that was done must be forbidden.
 """
 
@@ -99,7 +99,7 @@ def done(folder: Path, component: str = "controller") -> set[tuple[str, str]]:
 
 
 def handed_on(site: Site, wide: bool) -> set[Right]:
-    """What roles that the controller makes grant: nobody may grant more than he has."""
+    """What roles that the controller makes grant: no account may grant more than it has."""
     return {
         Right("" if wide else site.namespace, group, resource, verb)
         for role in site.listed("Role")
@@ -207,7 +207,7 @@ def everything(
         leftover_finalizers(site)
     reverser(site)
     release.stop_program("controller")
-    # As somebody does who wants another leader; the next one makes it anew.
+    # As a user does who wants another leader; the next one makes it anew.
     lease = f"/apis/coordination.k8s.io/v1/namespaces/{HOME}/leases/stoker-controller-0"
     assert site.cluster.request("DELETE", lease).status == 200
     release.start("controller")

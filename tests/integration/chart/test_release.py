@@ -30,7 +30,7 @@ pytestmark = pytest.mark.xdist_group("chart")
 
 PATIENCE = 60.0
 RESTRICTED = {"pod-security.kubernetes.io/enforce": "restricted"}
-# Made and taken by the cluster itself: what runs, what was said about it, what follows from a CRD.
+# Created and deleted by the cluster itself: what runs, its events, what follows from a CRD.
 TRANSIENT = {"Deployment", "ReplicaSet", "Job", "Pod", "Endpoints", "EndpointSlice", "Event", "APIService"}
 
 
@@ -85,7 +85,7 @@ def foreign(plane: ClusterAccess) -> None:
 
 
 def inventory(plane: ClusterAccess) -> set[str]:
-    """Everything that lies in the cluster, but what comes and goes by itself."""
+    """All objects of the cluster, but those that come and go by themselves."""
     kinds = plane.kubectl("api-resources", "--verbs=list", "-o", "name", "--cached=false").stdout.split()
     shown = plane.kubectl("get", ",".join(kinds), "-A", "-o", "json", "--ignore-not-found").stdout
     return {
@@ -239,7 +239,7 @@ def maps_in(plane: ClusterAccess) -> str:
 def test_an_uninstall_lets_go_of_resources_that_are_still_there(
     plane: ClusterAccess, release: ProcessRelease, git_http: GitHttpServer
 ) -> None:
-    """The controller still runs while they are let go of, and must not take hold of them again."""
+    """The controller still runs while the finalizers are removed, and must not add them again."""
     release.install()
     release.start("controller")
     Repository.create(git_http.root / "plant.git").commit({"services/filler/a": "1"})
@@ -280,7 +280,7 @@ def test_an_uninstall_is_not_held_up_by_crds_that_are_gone(
 def test_an_uninstall_is_not_held_up_by_a_namespace_that_is_gone(
     plane: ClusterAccess, release: ProcessRelease
 ) -> None:
-    """It took the Role in it along: the Job is refused there, as where somebody has taken only the Role."""
+    """Its Role went with it: the Job is refused there, as where only the Role was deleted."""
     namespace(plane, "line-3")
     release.values = {"controller": {"watchNamespaces": ["line-2", "line-3"]}}
     release.install()
@@ -327,7 +327,7 @@ def test_crds_that_were_applied_by_hand_are_taken_over(
 
 
 def conversions(plane: ClusterAccess) -> set[tuple[str, bool]]:
-    """The strategies of our CRDs, and whether a webhook stands beside them."""
+    """The conversion strategies of our CRDs, and whether they name a webhook."""
     shown = plane.kubectl("get", "crd", "-l", "app.kubernetes.io/part-of=stoker", "-o", "json").stdout
     found = [one["spec"]["conversion"] for one in json.loads(shown)["items"]]
     assert len(found) == 8

@@ -1,7 +1,7 @@
 """The rights that the chart gives to the reverser, held against what it asks of a real API server.
 
-It runs with the account of the release alone. What it asked is told by the audit log; each
-rule is taken away to see that something is missed; a kind that nobody has granted is told
+It runs with the account of the release alone. The audit log has its requests; each
+rule is removed to see that something is missed; a kind without RBAC is reported
 as such, and a role with the label brings it.
 """
 
@@ -106,7 +106,7 @@ def roles(helm: Helm) -> list[dict[str, Any]]:
 
 
 def idle(helm: Helm, asked: list[audit_log.AuditedRequest]) -> list[str]:
-    """Verbs that are granted and that nobody has used; who may list may as well read one."""
+    """Verbs that are granted and were not used; an account that may list may as well read one."""
     used = {
         (one.group, one.resource, verb)
         for one in asked

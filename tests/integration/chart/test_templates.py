@@ -208,7 +208,7 @@ VALUES: dict[str, dict[str, Any]] = {
 }
 
 
-# The only roles with which Secrets that nobody has named can be listed.
+# The only roles with which unnamed Secrets can be listed.
 READ_SECRETS = ("stoker-controller", "ignition-sync-controller", "stoker-reverser-preset", "stoker-reverser")
 ROLES = (
     "defaults",
@@ -682,7 +682,7 @@ def test_values_that_people_write_freely_stay_one_argument(helm: Helm) -> None:
     assert f"--pod-selector={pods}" in container(objects, "stoker-webhook")["args"]
     (hook,) = of_kind(objects, "Job")
     args = hook["spec"]["template"]["spec"]["containers"][0]["args"]
-    assert f"--watch-label-selector={selector}" in args, "what is another's is not let go of"
+    assert f"--watch-label-selector={selector}" in args, "finalizers of another release stay"
 
 
 def test_long_names_and_namespaces_that_are_numbers_make_objects_that_a_server_takes(helm: Helm) -> None:

@@ -53,12 +53,12 @@ class InstalledOperator:
         return done.exit_code, {one["check"]: one for one in document["findings"]}
 
     def complaint(self, *more: str, code: int = ExitCode.UNVERIFIED, **how: Any) -> tuple[str, str, str, str]:
-        """Check, reason, message and mend of the only thing that is wrong."""
+        """Check, reason, message and fix of the only problem."""
         ended, found = self.look(*more, **how)
         wrong = [one for one in found.values() if one["mark"] == "wrong"]
         assert len(wrong) == 1, found
         assert ended == code, found
-        assert wrong[0]["fix"], "it says how to mend it"
+        assert wrong[0]["fix"], "it says how to fix it"
         return wrong[0]["check"], wrong[0]["reason"], wrong[0]["message"], wrong[0]["fix"]
 
     def patch(self, path: str, body: object, kind: str = _MERGE) -> dict[str, Any]:

@@ -21,7 +21,7 @@ VIEW = "projects/filler/com.inductiveautomation.perspective/views/Overview/view.
 
 
 class WorkingCopy:
-    """A working copy with a `.git` that nobody may look into, and a gateway's data folder."""
+    """A working copy with an unreadable `.git`, and a gateway's data folder."""
 
     def __init__(self, place: Path) -> None:
         self.place = place
@@ -74,7 +74,7 @@ def test_a_saved_file_arrives_again_and_again(working_copy: WorkingCopy) -> None
         for number in range(3):
             working_copy.save(f"services/filler/{VIEW}", f'{{"title": "{number}"}}\n')
             working_copy.until(process, VIEW, f'{{"title": "{number}"}}\n')
-        eventually(lambda: working_copy.log.read_text().endswith("\n1 modified\n"), PATIENCE, "it is told")
+        eventually(lambda: working_copy.log.read_text().endswith("\n1 modified\n"), PATIENCE, "it is printed")
         assert "is at" not in working_copy.log.read_text(), "there is no commit to speak of"
     assert not list(working_copy.data.rglob("HEAD"))
 
@@ -119,7 +119,7 @@ def test_an_error_is_reported_at_once_and_the_watch_goes_on(working_copy: Workin
         "--gateway=127.0.0.1:1", f"--api-key-file={working_copy.place / 'key'}"
     ) as process:
         eventually(
-            lambda: "GatewayUnreachable" in working_copy.log.read_text(), PATIENCE, "the trouble is told"
+            lambda: "GatewayUnreachable" in working_copy.log.read_text(), PATIENCE, "the error is printed"
         )
         working_copy.save(f"services/filler/{VIEW}", '{"title": "x"}')
         working_copy.until(process, VIEW, '{"title": "x"}')

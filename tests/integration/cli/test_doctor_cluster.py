@@ -289,8 +289,8 @@ def test_a_lease_whose_holder_died(installed: InstalledOperator) -> None:
     leases = f"/apis/coordination.k8s.io/v1/namespaces/{home}/leases"
     require(installed.cluster.request("POST", leases, {"metadata": {"name": "stoker-controller-0"}}), 201)
     lease, there = f"{leases}/stoker-controller-0", f"--operator-namespace={home}"
-    nobody = installed.complaint(there)
-    assert nobody[:3:2] == ("controller", f"Lease {home}/stoker-controller-0 is held by no replica")
+    unheld = installed.complaint(there)
+    assert unheld[:3:2] == ("controller", f"Lease {home}/stoker-controller-0 is held by no replica")
     installed.patch(lease, {"spec": held("2020-01-01T00:00:00.000000Z")})
     check, reason, message, _ = installed.complaint(there)
     assert (check, reason) == ("controller", Reason.CONTROLLER_SILENT)
@@ -380,7 +380,7 @@ def held(at: str) -> dict[str, Any]:
 
 @contextmanager
 def renewing(renew: Callable[[int], object]) -> Iterator[None]:
-    """Somebody whose clock stands still renews all the time."""
+    """A holder whose clock does not move renews all the time."""
     over = threading.Event()
 
     def again() -> None:

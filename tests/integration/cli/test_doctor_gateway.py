@@ -61,7 +61,7 @@ class Doctor:
         return done.exit_code, document["findings"]
 
     def complaint(self, gateway: str, *more: str, code: int = ExitCode.UNVERIFIED) -> tuple[str, str, str]:
-        """Check, reason and mend of what is wrong; all before it is well, and nothing comes after it."""
+        """Check, reason and fix of what is wrong; all before it is well, and nothing comes after it."""
         ended, findings = self.look(gateway, *more)
         assert ended == code
         *before, last = findings

@@ -178,7 +178,7 @@ def test_an_account_of_agents_without_rights(
     eventually(
         lambda: resource_site.get("RoleBinding", "stoker-agent-line-1"), message="agents have their rights"
     )
-    os.kill(controller, signal.SIGSTOP)  # it would mend this by itself
+    os.kill(controller, signal.SIGSTOP)  # it would repair this by itself
     try:
         resource_site.delete("RoleBinding", "stoker-agent-line-1")
         wrong = eventually(
@@ -219,10 +219,10 @@ def test_what_an_agent_says_of_its_gateway_names_the_part_that_is_missing(
     ):
         now = rfc3339(SystemClock().now())
         pod.report("", SyncState.ERROR, reason=reason, error_message=text, heartbeat_at=now)
-        check, found, message, mended = resource_site.complaint()
+        check, found, message, fixed_by = resource_site.complaint()
         assert (check, found) == ("gateway", reason)
         assert message == f"gateway packer: {text}"
-        assert fix in mended
+        assert fix in fixed_by
 
 
 # Who may not look.
@@ -243,7 +243,7 @@ def test_a_missing_permission_is_reported_and_is_not_a_failure(
     )
     arguments = ["doctor", f"--kubeconfig={installed.cluster.kubeconfig('dave')}"]
     assert "nothing is wrong as far as could be seen" in CliRunner().invoke(cli, arguments).stdout
-    # Who may read all but Secrets is told the rest.
+    # A user who may read all but Secrets sees the rest.
     everything = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["list"]}
     named = {
         "apiGroups": ["stoker.io", "sync.ignition.io", "apiextensions.k8s.io"],

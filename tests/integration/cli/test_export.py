@@ -299,7 +299,7 @@ def test_encrypted_secrets_are_opened_by_sops_and_stay_as_they_are(site: ExportS
     assert site.files() == {path, ".configbutler/digests"}
     assert site.exported(*words)["unchanged"] == 1
     assert (site.out / path).read_bytes() == sealed
-    # Somebody exchanges the file: it is noticed although nothing in the cluster changed.
+    # Another user replaces the file: it is noticed although nothing in the cluster changed.
     (site.out / path).write_bytes(sealed.replace(b"kind: Secret", b"kind: secret"))
     assert site.exported(*words)["modified"] == [path]
     another = pyrage.x25519.Identity.generate()

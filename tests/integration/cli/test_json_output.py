@@ -61,7 +61,7 @@ def leaves(group: click.Group = cli, *before: str) -> Iterator[tuple[str, click.
             yield " ".join((*before, name)), command
 
 
-def tells_json(command: click.Command) -> bool:
+def prints_json(command: click.Command) -> bool:
     outputs = (one.type for one in command.params if "--output" in one.opts)
     return any(isinstance(one, click.Choice) and "json" in one.choices for one in outputs)
 
@@ -79,7 +79,7 @@ DOCUMENTED = documented()
 
 def test_every_verb_has_it_or_is_one_of_a_few_with_a_reason() -> None:
     found = dict(leaves())
-    assert {name for name, command in found.items() if not tells_json(command)} == WITHOUT.keys()
+    assert {name for name, command in found.items() if not prints_json(command)} == WITHOUT.keys()
     names = {row.partition(" --")[0].removesuffix(" NAME") for row in DOCUMENTED}
     assert names == found.keys() - WITHOUT.keys(), "each has a row on the page, and nothing else does"
     part = PAGE[PAGE.index("Without it are") :].partition("\n\n")[0]
@@ -236,7 +236,7 @@ def test_dev_watch_prints_an_object_for_each_change(tmp_path: Path) -> None:
     assert (first["added"], second["modified"]) == (["projects/a"], ["projects/a"])
 
 
-@pytest.mark.parametrize("name", [name for name, command in leaves() if tells_json(command)])
+@pytest.mark.parametrize("name", [name for name, command in leaves() if prints_json(command)])
 def test_a_refusal_is_an_object_too(name: str) -> None:
     code, output = run(*name.split(), "--no-such-option")
     assert code == ExitCode.WRONG_INPUT

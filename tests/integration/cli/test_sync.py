@@ -426,7 +426,7 @@ def staged(site: Site) -> int:
 
 
 def halted(site: Site, moment: Callable[[Site], bool]) -> subprocess.Popen[bytes]:
-    """A sync that was made to stand still in that moment; one that slips past it is begun anew."""
+    """A sync that was paused in that moment; one that slips past it is begun anew."""
     deadline = time.monotonic() + 100
     while time.monotonic() < deadline:
         # The job of a shell's background ignores SIGINT, and so would all that it starts.

@@ -50,7 +50,7 @@ class SyncSite:
             "--map=s:projects/P",
         ]
         command += [f"--data-dir={self.data}", f"--cache-dir={self.place / 'cache'}", "--output=json", *more]
-        # A proxy of the machine itself must not stand in for the one under test.
+        # A proxy of the machine itself must not take the place of the one under test.
         environment = {name: value for name, value in os.environ.items() if "proxy" not in name.lower()}
         done = subprocess.run(
             command, capture_output=True, text=True, check=False, timeout=60, env=environment

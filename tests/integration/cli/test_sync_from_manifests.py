@@ -124,7 +124,7 @@ def test_a_stoker_with_its_profile_and_the_secrets_of_a_folder(site: Site) -> No
     assert code == ExitCode.DONE, (output, errors)
     assert output["commit"] == site.repository.tip()
     assert site.has("projects/filler/project.json")
-    assert site.historian() == "plant"  # the deployment mode lies over everything
+    assert site.historian() == "plant"  # the deployment mode overlays everything
     assert errors == ""
 
 
@@ -287,7 +287,7 @@ def test_every_part_that_shapes_files_is_obeyed(site: Site, tmp_path: Path, kind
     theirs.write_text("theirs")
 
     code, output, _ = site.run("sync", *files)
-    assert code == ExitCode.STALLED, "nobody has signed the first commit"
+    assert code == ExitCode.STALLED, "the first commit is not signed"
     assert str(output["reason"]).startswith("Signature")
     alice.commit(site.repository, NOTES)
     code, output, errors = site.run("sync", *files)

@@ -61,7 +61,7 @@ def test_a_signal_makes_it_look(site: WatchedFolder, number: signal.Signals) -> 
         site.repository.commit({"s/a": "2"})
         watching.signal(number)
         watching.until("a", "2")
-        eventually(lambda: watching.events().count("sync.done") == 2, PATIENCE, "the second pass is told")
+        eventually(lambda: watching.events().count("sync.done") == 2, PATIENCE, "the second sync is logged")
 
 
 def test_a_webhook_makes_it_look_if_it_is_signed(site: WatchedFolder) -> None:
@@ -193,7 +193,7 @@ def test_an_edited_file_is_read_again_and_a_broken_edit_changes_nothing(site: Wa
         file.write_text(text.replace("spec:\n  git", "spec:\n  gti"))
         broken = watching.until_logged("file.broken")
         assert "gti" in str(broken["error"])
-        watching.until("a", "2")  # it goes on with what the file said before
+        watching.until("a", "2")  # it goes on with the earlier content of the file
         file.write_text(text.replace("source: s", "source: t"))
         watching.signal(signal.SIGHUP)
         watching.until("a", "t")

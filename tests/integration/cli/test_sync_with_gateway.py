@@ -120,7 +120,7 @@ def test_files_in_place_that_the_gateway_did_not_verify_end_in_5_and_are_verifie
     gateway.settings.scan_refusal = ""
     code, report = sync(gateway, git_http, tmp_path)
     assert (code, report["added"], report["unverified"]) == (ExitCode.DONE, [], [])
-    eventually(lambda: "filler" in gateway.projects, message="the scan that was owed")
+    eventually(lambda: "filler" in gateway.projects, message="the pending scan")
 
 
 def test_the_last_line_says_what_the_gateway_did_not_do(

@@ -35,7 +35,7 @@ class Terminal:
 
 @contextmanager
 def terminal(shown: Path | None = None) -> Iterator[Terminal]:
-    """A thread reads along, or a full terminal would hold it up; `shown` is made once a bar is drawn."""
+    """A thread the output, or a full terminal would block it up; `shown` is made once a bar is drawn."""
     reading, writing = pty.openpty()
     screen = Terminal(writing)
 
@@ -131,7 +131,7 @@ def test_who_waits_at_a_terminal_sees_a_bar(site: Site) -> None:
 
 
 def test_who_waits_for_the_server_sees_that(site: Site) -> None:
-    """The server takes its time until somebody has seen that it is waited for."""
+    """The server waits until the progress line was read."""
     seen = site.place / "seen"
     wait = f"while [ ! -e {seen} ]; do sleep 0.05; done"
     slow = site.place / "bin"

@@ -1,4 +1,4 @@
-"""`stoker verify` and `stoker plan --diff`: what differs, told without the network or line by line."""
+"""`stoker verify` and `stoker plan --diff`: what differs, without the network or line by line."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_what_a_gateway_does_to_its_own_resources_is_no_drift(site: Site) -> Non
     assert site.verify()[0] == ExitCode.DONE
     shutil.rmtree(site.cache)
     code, found = site.verify()
-    assert (code, len(found["modified"])) == (ExitCode.DIFFERENT, 2), "what cannot be compared is told"
+    assert (code, len(found["modified"])) == (ExitCode.DIFFERENT, 2), "what cannot be compared is reported"
     assert not site.cache.exists(), "nothing is made"
 
 

@@ -2,7 +2,7 @@
 
 One that has just been started refuses everybody until it has read who may do what, calls
 every version too old and says that its storage is being read. None of that may be taken
-for what a human must mend.
+for what a human must fix.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The way back whole: a real agent, a real controller, a real API server and a real forge.
+"""Bidirectional sync as a whole: a real agent, a real controller, a real API server and a real forge.
 
 Both run as the accounts that they have in a cluster: the controller with the chart's
 rules, the agent with the Role that the controller made for it.
@@ -84,10 +84,10 @@ class Plant:
         eventually(
             lambda: self.pod.logged("changes.watched"), PATIENCE, lambda: f"a watch: {self.pod.tail()}"
         )
-        eventually(lambda: self.entry().get("syncStatus") == "Synced", PATIENCE, self.told)
+        eventually(lambda: self.entry().get("syncStatus") == "Synced", PATIENCE, self.describe)
 
     def commit(self, path: str, text: str) -> str:
-        """As somebody else does, on the forge."""
+        """As another user does, on the forge."""
         content = base64.b64encode(text.encode()).decode()
         found = self.find(path)
         body = {"content": content, "message": f"Change {path}", "branch": "main"}
@@ -112,7 +112,7 @@ class Plant:
         found = eventually(
             lambda: [one for one in [self.requests()] if len(one) >= count],
             PATIENCE,
-            self.told,
+            self.describe,
             interval=0.05,
         )[0]
         assert len(found) == count, found
@@ -135,12 +135,12 @@ class Plant:
         found: list[dict[str, Any]] = self.site.status("Stoker", "line").get("discoveredGateways", [])
         return found[0] if found else {}
 
-    def told(self) -> str:
+    def describe(self) -> str:
         status = self.site.status("Stoker", "line")
         return f"{status}\n--- agent\n{self.pod.tail()}\n--- controller\n{self.site.tail()}"
 
     def until(self, what: str, check: Any) -> None:
-        eventually(check, PATIENCE, lambda: f"{what}: {self.told()}")
+        eventually(check, PATIENCE, lambda: f"{what}: {self.describe()}")
 
     def nothing_waits(self) -> bool:
         names = [f"stoker-changes-{number}-line" for number in range(8)]

@@ -1,4 +1,4 @@
-"""Resources lose our finalizer when nobody here will see their end, and only those that are ours to let go.
+"""Resources lose our finalizer when this controller will not see their deletion, and only our own ones.
 
 A real controller with the rights that the chart grants, on a real API server. Another
 release is another home: a namespace of its own with a Lease in it.
@@ -72,7 +72,7 @@ def until(site: Site, name: str, *, tied: bool) -> None:
 
 
 def let_go(site: Site, *flags: str, namespaces: Sequence[str] = ()) -> tuple[int | None, str]:
-    """The exit code, and all that was said."""
+    """The exit code, and the whole output."""
     watched = ",".join((site.namespace, *namespaces))
     process = site.start("--let-go", f"--watch-namespaces={watched}", *flags)
     assert process.wait(PATIENCE), process.tail()

@@ -19,7 +19,7 @@ from stoker_testkit.repositories.git_http_server import GitHttpServer
 PROJECT = "projects/filler/project.json"
 GLOBAL = "ignition-sync-global-pause"
 SELDOM = "86400"
-"""Seconds: whatever reaches the agent meanwhile was told to it, and not found by looking."""
+"""Seconds: whatever reaches the agent meanwhile came by its watch, and not by polling."""
 
 
 @pytest.fixture

@@ -338,7 +338,7 @@ def test_a_deleted_resource_waits_for_its_agents_and_no_longer(
     for name in ("heard", "silent", "lonely"):
         site.delete("Stoker", name)
     began = time.monotonic()
-    eventually(lambda: not site.get("Stoker", "lonely"), PATIENCE, "nobody has to be waited for")
+    eventually(lambda: not site.get("Stoker", "lonely"), PATIENCE, "there is no agent to wait for")
     site.until_metadata("heard", terminating=True)
     assert site.get("Stoker", "heard"), "its agent has not answered"
     heard.report(plant.tip(), terminating_ack=True)
@@ -370,7 +370,7 @@ def test_a_requested_ref_counts_until_the_spec_changes(site: Site, plant: Reposi
     eventually(
         lambda: message in site.condition("Stoker", "line", "RepoCloned")[2], PATIENCE, "the reason shows"
     )
-    assert site.get("Stoker", "line")["spec"]["git"]["ref"] == "v1", "the spec is nobody's but the user's"
+    assert site.get("Stoker", "line")["spec"]["git"]["ref"] == "v1", "only the user writes the spec"
     eventually(
         lambda: site.status("Stoker", "line")["lastSyncRef"] == "v2", PATIENCE, "the effective ref shows"
     )
@@ -550,7 +550,7 @@ def test_from_the_twenty_first_gateway_on_reports_go_to_a_second_map(
         )
     after = site.until_metadata("line", status_shards=lambda shards: len(shards) == 23)
     assert all(metadata.status_shards[key] == shard for key, shard in after.status_shards.items()), (
-        "nobody moved"
+        "no gateway changed its shard"
     )
 
 
@@ -584,7 +584,7 @@ def test_a_pod_without_its_agent_is_reported_and_an_outdated_one_too(
     bare.delete()
     site.until("Stoker", "line", "SidecarInjected", "NoGateways")
     site.pod("old-0", "line")
-    stamp = {"stoker.io/injected": "0123456789abcdef"}  # of an agent that nobody would make today
+    stamp = {"stoker.io/injected": "0123456789abcdef"}  # of an agent that no current webhook injects
     site.patch(site.path_of("Pod", "old-0"), {"metadata": {"annotations": stamp}})
     message = site.until("Stoker", "line", "SidecarInjected", "SidecarOutdated")
     assert "old-0" in message
@@ -606,7 +606,7 @@ def test_only_resources_of_the_selector_are_worked_on(site: Site, plant: Reposit
 def test_the_finalizer_of_a_resource_that_loses_its_label_is_removed(
     site: Site, plant: Repository, url: str
 ) -> None:
-    """Nobody here would see that it is deleted, and its finalizer would hold it for ever."""
+    """This controller would not see its deletion, and its finalizer would hold it for ever."""
     site.apply("Stoker", "ours", git=git(url), labels={"team": "north"})
     site.start("--watch-label-selector=team=north", "--leader-elect=false")
     site.until("Stoker", "ours", "Ready", "RefResolved")
@@ -762,4 +762,4 @@ def test_the_next_leader_goes_on_where_the_first_was_killed(
     refs = [
         message for _, reason, message in site.events() if reason == "RefUpdated" and later[:8] in message
     ]
-    assert len(refs) == count, "each move is told once"
+    assert len(refs) == count, "each move is recorded once"

@@ -127,10 +127,10 @@ def test_a_canary_stops_at_the_stage_whose_health_check_fails(
     second = repository.commit({"README.md": "two"})
     held = GatewayTarget(first)
     site.until_metadata("line", commit=second, targets={"filler": held, "packer": held, "plant": held})
-    eventually(  # the status is written after agents were told
+    eventually(  # the status is written after the metadata
         lambda: "waits for stage pilot" in site.condition("Stoker", "line", "AllGatewaysSynced")[2],
         PATIENCE,
-        "it is said who waits for what",
+        "the status says which gateway waits for what",
         interval=0.05,
     )
     pods["lab"].report(second)
@@ -149,7 +149,7 @@ def test_a_canary_stops_at_the_stage_whose_health_check_fails(
     assert stages(site) == {"pilot": "Passed", "lines": "Failed", "(others)": "Waiting"}
 
     service.status = 200
-    site.running[0].stop()  # a new leader goes on where the old one was, and asks nobody again
+    site.running[0].stop()  # a new leader goes on where the old one was, and requests no approval again
     asked = list(service.asked)
     site.start("--workers=1")
     version = site.get("Stoker", "line")["metadata"]["resourceVersion"]
@@ -210,7 +210,7 @@ def test_a_commit_is_planned_approved_and_applied(
     site.apply("Stoker", "line", git=source, polling=FAST, approval=asks)
     site.start()
     pods = gateways(site, ("lab", "plant"), first)
-    assert approval(site) == {}, "first syncs wait for nobody"
+    assert approval(site) == {}, "first syncs wait for no approval"
 
     second = repository.commit({"README.md": "two"})
     planning = GatewayTarget(second, SyncMode.PLAN)
@@ -223,8 +223,8 @@ def test_a_commit_is_planned_approved_and_applied(
     assert waiting["digest"] in message
     assert site.condition("Stoker", "line", "Ready")[:2] == ("False", "PendingApproval")
     assert site.condition("Stoker", "line", "Reconciling")[0] == "True"
-    eventually(lambda: service.sent, PATIENCE, "the service is told")
-    eventually(lambda: "announcedAt" in approval(site), PATIENCE, "that it was told is written down")
+    eventually(lambda: service.sent, PATIENCE, "the service is called")
+    eventually(lambda: "announcedAt" in approval(site), PATIENCE, "the notification is recorded")
     assert [one["digest"] for one in service.sent] == [waiting["digest"]]
     assert service.sent[0]["commit"] == second
     site.until_event("PendingApproval", "127.0.0.1 was notified")

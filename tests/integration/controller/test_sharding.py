@@ -83,7 +83,7 @@ def call(shard: ShardProcess, namespace: str, ref: str) -> int:
         return int(answer.status)
 
 
-def everybody_is_told(site: ShardedSite, **wanted: object) -> None:
+def all_metadata_has(site: ShardedSite, **wanted: object) -> None:
     for each in site.sites.values():
         each.until_metadata("line", **wanted)  # type: ignore[arg-type]
 
@@ -100,7 +100,7 @@ def test_two_shards_serve_everything_once_and_stop_together(
 ) -> None:
     site, names = resources, list(resources.sites)
     shards = [site.start(f"{index}/2") for index in range(2)]
-    everybody_is_told(site, commit=plant.tip())
+    all_metadata_has(site, commit=plant.tip())
 
     # Webhooks are not divided: whichever replica they reach, they are answered for every namespace.
     numbers = count(2)
@@ -114,9 +114,9 @@ def test_two_shards_serve_everything_once_and_stop_together(
     # What stops everything stops every shard, each through its own look at the map.
     pause = {"metadata": {"name": "ignition-sync-global-pause"}, "data": {"paused": "true"}}
     site.home.post("/api/v1", "configmaps", pause)
-    everybody_is_told(site, paused=True)
+    all_metadata_has(site, paused=True)
     site.home.delete("ConfigMap", "ignition-sync-global-pause")
-    everybody_is_told(site, paused=False)
+    all_metadata_has(site, paused=False)
 
     # The sum of what both did is all there is to do, and nothing of it was done by both.
     assert [shard.namespaces() for shard in shards] == [set(names[:2]), set(names[2:])]
@@ -132,7 +132,7 @@ def test_the_standby_of_a_shard_takes_over_what_its_killed_leader_had_and_nothin
     site, names = resources, list(resources.sites)
     first = site.start("0/2")
     killed = site.start("1/2")
-    everybody_is_told(site, commit=plant.tip())
+    all_metadata_has(site, commit=plant.tip())
     standby = site.start("1/2")
     eventually(lambda: "lease.held_elsewhere" in standby.process.log.read_text(), PATIENCE, site.home.tail)
     leader = holder(site, 1)
@@ -141,9 +141,9 @@ def test_the_standby_of_a_shard_takes_over_what_its_killed_leader_had_and_nothin
     plant.tag("v2", moved)
     for name in names:
         eventually(lambda name=name: call(first, name, "v2") == 202, PATIENCE, site.home.tail)  # type: ignore[misc]
-    everybody_is_told(site, ref="v2", commit=moved)
+    all_metadata_has(site, ref="v2", commit=moved)
     assert holder(site, 1) not in ("", leader)
-    # A map is written in the middle of a pass, which is told in the log when it has ended.
+    # A ConfigMap is written in the middle of a reconcile, which is logged when it has ended.
     eventually(lambda: standby.namespaces() == set(names[2:]), PATIENCE, site.home.tail)
     assert first.namespaces() == set(names[:2])
 
@@ -154,7 +154,7 @@ def test_a_third_shard_takes_its_namespaces_when_those_who_had_them_are_gone(
     """As an update does it: the new one comes first, and the old ones are replaced one after the other."""
     site, (kept, moved, *others) = resources, resources.sites
     old = [site.start(f"{index}/2") for index in range(2)]
-    everybody_is_told(site, commit=plant.tip())
+    all_metadata_has(site, commit=plant.tip())
     third = site.start("2/3")
     eventually(
         lambda: third.process.running and "shards.waited_for" in third.process.log.read_text(),
@@ -167,7 +167,7 @@ def test_a_third_shard_takes_its_namespaces_when_those_who_had_them_are_gone(
     plant.tag("v2", released)
     for name in site.sites:
         assert call(third, name, "v2") == 202, "it answers webhooks while it waits"
-    everybody_is_told(site, commit=released)
+    all_metadata_has(site, commit=released)
     assert third.namespaces() == set()
     assert old[0].namespaces() == {kept, moved}
 
@@ -181,7 +181,7 @@ def test_a_third_shard_takes_its_namespaces_when_those_who_had_them_are_gone(
     plant.tag("v3", plant.commit({"README.md": "three"}))
     for name in site.sites:
         assert call(new[0], name, "v3") == 202
-    everybody_is_told(site, ref="v3", commit=plant.tip())
+    all_metadata_has(site, ref="v3", commit=plant.tip())
     assert third.namespaces() == {moved}
     assert new[0].namespaces() == {kept}
 

@@ -328,11 +328,11 @@ def test_nothing_is_written_when_nothing_changed(
     )
     assert passes() == counted, "where nothing moved there is nothing to do"
     kinds.kubectl("-n", namespace, "annotate", "stoker", "line", "stoker.io/nudged-at=now")
-    eventually(lambda: passes() > counted, PATIENCE, "a pass that somebody asked for", interval=0.3)
+    eventually(lambda: passes() > counted, PATIENCE, "a requested reconcile", interval=0.3)
     nudged = version()
     looks = len(git_http.requests)
     eventually(lambda: len(git_http.requests) >= looks + 2, PATIENCE, "looks after that", interval=0.3)
-    assert (version(), nudged != before) == (nudged, True), "nobody wrote but who has annotated it"
+    assert (version(), nudged != before) == (nudged, True), "the annotation is the only write"
 
 
 @pytest.mark.cluster
@@ -363,7 +363,7 @@ def test_a_term_signal_ends_it_in_order_and_gives_the_lease_back(
         path = "jsonpath={.items[*].spec.holderIdentity}"
         return kinds.kubectl("-n", namespace, "get", "leases", "-o", path).stdout
 
-    eventually(holder, PATIENCE, "somebody leads", interval=0.3)
+    eventually(holder, PATIENCE, "there is a leader", interval=0.3)
     controller._popen.send_signal(signal.SIGTERM)
     assert controller.wait(PATIENCE)
     assert controller.returncode == 0

@@ -62,7 +62,7 @@ def house(kinds: ClusterAccess, namespace: str) -> RbacEnvironment:
 
 @dataclass
 class Place:
-    """What the server of the dashboard stands on."""
+    """What the server of the dashboard needs."""
 
     scene: ClusterViewSource
     gate: ClusterAuth
@@ -397,7 +397,7 @@ async def test_an_api_server_that_is_away_lets_no_user_in(
 async def test_an_account_without_review_permission_lets_no_user_in(
     house: RbacEnvironment, place: Place, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """It is not the visitor who lacks a right, so it is not the visitor who is told 403."""
+    """It is not the visitor who lacks a permission, so the visitor does not get 403."""
     token = house.person("viewer", "stoker-viewer")
     unable = house.person("unable")
     account = config.load_config(house.cluster.service_account_kubeconfig(house.namespace, "unable"))

@@ -51,7 +51,7 @@ def test_a_controller_serves_it_on_every_replica_over_tls(
         seen = [eventually(browser.names, PATIENCE, site.tail) for browser in browsers]
         assert seen == [["line-1"], ["line-1"]], "also on the replica that does not lead"
 
-        # What the account may not read is not shown, and said once; everything else is there.
+        # What the account may not read is not shown, and logged once; everything else is there.
         logs = [one.read_text() for one in tmp_path.glob("controller-*.log")]
         failed = [[line for line in log.splitlines() if '"watch.failed"' in line] for log in logs]
         warned = [[line for line in each if '"level":"warning"' in line] for each in failed]

@@ -35,7 +35,7 @@ def token_of(site: WatchedFolder) -> str:
 
 
 class Page:
-    """A dashboard that somebody signed in to."""
+    """A dashboard with a signed-in user."""
 
     def __init__(self, watching: WatchProcess) -> None:
         self.watching = watching

@@ -213,7 +213,7 @@ async def test_the_lock_is_refused_in_words(gateway: GatewayClient, simulated: S
 
 async def test_on_loopback_a_certificate_is_checked_only_with_an_authority(tmp_path: Path) -> None:
     own, other = Authority(), Authority()
-    # As gateways have them: a name by which nobody calls it here.
+    # As gateways have them: a name that no client uses here.
     pair = own.server(["gw.plant.example"]).save(tmp_path, "gateway")
     with SimulatedGateway.start(tmp_path / "data", tls=pair) as gateway:
         unchecked, trusted = to(gateway.url), to(gateway.url, ca=own.pem)

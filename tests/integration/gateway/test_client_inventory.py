@@ -183,7 +183,7 @@ async def test_a_gateway_that_lists_designers_by_project_only_is_asked_so(
         anna = DesignerSession("d1", "anna", "Line 2", "10.0.0.7")
         assert await client.designers() == (anna,)
         proxy.arm(AnsweredFault(404), "/data/api/v2/projects/Line%201")
-        assert await client.designers() == (anna,), "a project that went meanwhile hides nobody"
+        assert await client.designers() == (anna,), "a project that went meanwhile hides no other Designer"
         proxy.arm(AnsweredFault(404), "/data/api/v2/projects/", times=None)
         assert await client.designers() is None
         asked = len(proxy.requests)

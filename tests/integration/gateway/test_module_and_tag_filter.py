@@ -69,7 +69,7 @@ def put(data: Path, files: Mapping[str, str]) -> None:
 
 
 class LeapingClock:
-    """Real time, in which whoever sleeps leaves it a moment and takes all of it."""
+    """Real time, in which a sleep yields for a moment and skips its duration."""
 
     def __init__(self) -> None:
         self.skipped = 0.0

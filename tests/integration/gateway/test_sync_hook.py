@@ -116,7 +116,7 @@ class Site:
             one.path.removeprefix("/data/api/v1/") for one in self.gateway.requests if one.method == "POST"
         ]
 
-    def owed(self) -> bool:
+    def pending(self) -> bool:
         return (self.data / ".sync-state" / "scan-owed").exists()
 
 
@@ -176,7 +176,7 @@ async def test_locks_writes_scans_and_verifies(site: Site, order: ScanOrder, kin
     assert attending.settle_in is None
     before = len(site.gateway.requests)
     assert await attending.settle() == ()
-    assert len(site.gateway.requests) == before, "nothing is owed, nothing is asked"
+    assert len(site.gateway.requests) == before, "nothing is pending, nothing is asked"
 
 
 async def done_a_moment_later(clock: ManualClock, task: asyncio.Task[object]) -> bool:
@@ -217,7 +217,7 @@ async def test_a_lock_in_other_hands_stops_the_pass_before_anything_is_written(s
     assert isinstance(refused.value, Retry)
     assert not (site.data / "projects" / "packer").exists()
     assert site.gateway.locked(ScanLockKind.CONFIG), "theirs is not ended"
-    assert not site.owed()
+    assert not site.pending()
 
 
 async def test_a_lock_that_a_killed_process_left_is_taken_over(site: Site) -> None:
@@ -279,7 +279,7 @@ async def test_a_key_that_the_gateway_rejects_means_that_nothing_is_written(
         await site.carry(site.attendant(), files)
     assert refused.value.reason is reason
     assert not (site.data / next(iter(files))).exists()
-    assert not site.owed()
+    assert not site.pending()
     assert "scan/projects" not in site.posts()
 
 
@@ -289,7 +289,7 @@ async def test_a_key_that_ends_while_files_change_is_reported_and_the_scan_stays
 
     _, (note,) = await site.carry(site.attendant(), PACKER, meanwhile=ends)
     assert note.why.startswith("LevelNotGranted: ")
-    assert site.owed()
+    assert site.pending()
 
 
 async def test_a_polite_no_is_a_no(site: Site) -> None:
@@ -300,7 +300,7 @@ async def test_a_polite_no_is_a_no(site: Site) -> None:
     assert not attending.outcome.applied
 
 
-# Health, grace, and what stays owed.
+# Health, grace, and pending work.
 
 
 async def test_a_scan_stays_pending_until_it_succeeds(site: Site) -> None:
@@ -316,16 +316,16 @@ async def test_a_scan_stays_pending_until_it_succeeds(site: Site) -> None:
     assert await attending.settle() == ()
     assert (attending.outcome.applied, attending.outcome.verified) == (True, True)
     assert attending.outcome.result == "projects=200 config=200"
-    assert not site.owed()
+    assert not site.pending()
 
 
 async def test_another_process_completes_the_pending_work_of_a_killed_one(site: Site) -> None:
     async with site.attendant().around(site.change(PACKER)):
         site.put("projects/packer/project.json", "{}")
-    assert site.owed()
+    assert site.pending()
     assert await site.attendant().settle() == ()
     assert "packer" in site.gateway.projects
-    assert not site.owed()
+    assert not site.pending()
 
 
 async def test_pauses_grow_and_after_them_it_is_a_warning(site: Site) -> None:
@@ -384,7 +384,7 @@ async def test_nothing_is_written_beside_a_gateway_that_does_not_run(
         await site.carry(site.attendant(), PACKER, initial=initial)
     assert str(away.value.reason).startswith("Gateway")
     assert not (site.data / "projects/packer").exists()
-    assert not site.owed()
+    assert not site.pending()
     assert max(site.clock.slept, default=0.0) <= 1.0
 
 
@@ -437,9 +437,9 @@ async def test_after_its_first_boot_it_is_verified_without_a_scan_and_synced_onc
         attending.initial = True
         await site.carry(attending, PACKER, initial=True)
         assert not attending.needs_second_sync
-        attending.initial = False  # the agent has said that the gateway may start
+        attending.initial = False  # the agent has released the gateway's start
         (note,) = await attending.settle()
-        assert note.why.startswith("GatewayStarting"), "it was let go a moment ago: silence is no error yet"
+        assert note.why.startswith("GatewayStarting"), "it was released a moment ago: silence is no error yet"
         assert not attending.needs_second_sync
         gateway.come_up()
         site.clock.skipped += 5
@@ -460,7 +460,7 @@ async def test_after_its_first_boot_it_is_verified_without_a_scan_and_synced_onc
             await one.aclose()
 
 
-@pytest.mark.parametrize("watched", [True, False], ids=["the boot was watched", "nobody saw the boot"])
+@pytest.mark.parametrize("watched", [True, False], ids=["the boot was watched", "the boot was not watched"])
 async def test_a_restart_before_the_second_sync_is_not_taken_for_the_first_boot(
     tmp_path: Path, watched: bool
 ) -> None:
@@ -509,7 +509,7 @@ async def test_a_restart_before_the_second_sync_is_not_taken_for_the_first_boot(
             await one.aclose()
 
 
-@pytest.mark.parametrize("watched", [True, False], ids=["the boot was watched", "nobody saw the boot"])
+@pytest.mark.parametrize("watched", [True, False], ids=["the boot was watched", "the boot was not watched"])
 async def test_what_people_change_after_the_first_boot_stays_and_what_the_boot_made_is_put_back(
     tmp_path: Path, watched: bool
 ) -> None:
@@ -628,7 +628,7 @@ async def test_after_the_timeout_it_is_an_error_and_never_an_overwrite(site: Sit
     attending = site.attendant(WAIT)
     held, _ = await site.carry(attending, FILLER)
     site.clock.skipped += 301
-    assert not await attending.still_held(held), "the error has to be told by a pass"
+    assert not await attending.still_held(held), "the error has to be reported by a sync"
     for _ in range(3):
         with pytest.raises(Retry, match="anna has project filler open") as late:
             await site.carry(attending, FILLER)
@@ -674,7 +674,7 @@ async def test_a_designer_that_comes_while_contents_are_fetched_is_not_overwritt
             pytest.fail("the pass went on")
     assert late.value.reason is Reason.DESIGNER_SESSION_ACTIVE
     assert site.posts() == []
-    assert not site.owed()
+    assert not site.pending()
     assert [one.user for one in (await site.carry(attending, FILLER))[0]] == ["anna"]
 
 
@@ -682,10 +682,10 @@ async def test_a_wait_that_is_no_longer_needed_is_forgotten(site: Site) -> None:
     site.gateway.open_designer(ANNA)
     attending = site.attendant(WAIT)
     await site.carry(attending, FILLER)
-    await site.carry(attending, PACKER)  # the change of the other project was taken back
+    await site.carry(attending, PACKER)  # the change of the other project was reverted
     site.clock.skipped += 301
     assert len((await site.carry(attending, FILLER))[0]) == 1
-    site.clock.skipped += 86_400  # taken back again, and nothing else happened since
+    site.clock.skipped += 86_400  # reverted again, and nothing else happened since
     assert len((await site.carry(attending, FILLER))[0]) == 1
 
 
@@ -712,7 +712,7 @@ async def test_pending_work_is_done_although_a_designer_stays_too_long(site: Sit
     site.clock.skipped += 301
     with pytest.raises(Retry):
         await site.carry(attending, FILLER)
-    assert not site.owed()
+    assert not site.pending()
     assert attending.outcome.verified
 
 
@@ -779,7 +779,7 @@ async def test_designers_that_are_not_listed_when_files_are_about_to_change_stop
     with pytest.raises(Retry, match="nothing was written: "):
         async with attending.around(change):
             pytest.fail("the pass went on")
-    assert not site.owed()
+    assert not site.pending()
 
 
 async def test_with_proceed_designers_need_not_be_listed_and_a_warning_says_so(
@@ -1128,7 +1128,7 @@ async def test_a_gateway_that_does_not_come_back_in_time_is_scanned_later(site: 
     site.clock.skipped += 60
     assert await attending.settle() == ()
     assert site.posts().count("restart-tasks/restart") == 1
-    eventually(lambda: site.posts().count("scan/projects") == 1, message="the scan that was owed")
+    eventually(lambda: site.posts().count("scan/projects") == 1, message="the pending scan")
 
 
 async def test_other_files_beside_the_modules_restart_nothing(site: Site) -> None:

@@ -1,6 +1,6 @@
 """Being let in, against real servers: ssh, https with an authority of one's own, proxies, GitHub Apps.
 
-Every credential here is a canary: after each call it stands in no file, no command
+Every credential here is a canary: after each call it is in no file, no command
 line, no message and no log line.
 """
 
@@ -289,7 +289,7 @@ async def test_no_agent_configuration_or_home_of_the_user_is_used(
 async def test_ssh_reads_no_configuration_and_asks_no_agent(
     runner: GitRunner, git_ssh: GitSshServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """ssh finds the user's folder by itself, wherever HOME points; so what it is told is looked at."""
+    """ssh finds the user's folder by itself, wherever HOME points; so its arguments are checked."""
     program = tmp_path / "bin/ssh"
     program.parent.mkdir()
     program.write_text(

@@ -528,7 +528,7 @@ async def test_a_full_disk_here_loses_nothing(local: CommitSite, name: str) -> N
     await branch.commit([new("zero", {"a": "0"})])
     batch = [new("one", {"a": "1"}), new("two", {"a": "2"}, BOB), new("three", {"a": "1"})]
     with at(name, no_room):
-        if name.startswith("tip.write"):  # the push is done, and nobody needs to know
+        if name.startswith("tip.write"):  # the push is done, and nothing else needs the record
             await branch.commit(batch)
         else:
             with pytest.raises(GitFailed, match="No space left") as caught:
@@ -539,7 +539,7 @@ async def test_a_full_disk_here_loses_nothing(local: CommitSite, name: str) -> N
     assert local.messages() == ["zero", "one", "two", "three", "four"]
 
 
-# Pushes of which nobody knows whether they arrived.
+# Pushes of which it is unknown whether they arrived.
 
 BATCH = [new("one", {"a": "1"}), new("two", {"a": "2"}, BOB), new("three", {"a": "1"})]
 """It goes back and forth, so that only who looks at commits can tell whether it is there."""
@@ -548,7 +548,7 @@ DIES_BEFORE = '[ "$1" != prepared ] || kill -9 $PPID'
 
 
 @pytest.mark.parametrize("more", [False, True], ids=["the same again", "with more"])
-@pytest.mark.parametrize("theirs", [False, True], ids=["alone", "somebody built on it"])
+@pytest.mark.parametrize("theirs", [False, True], ids=["alone", "another commit on top"])
 @pytest.mark.parametrize("dies", [DIES_BEFORE, DIES_AFTER], ids=["before", "after"])
 async def test_a_connection_lost_while_pushing_makes_no_commit_twice(
     near: CommitSite, dies: str, theirs: bool, more: bool

@@ -134,7 +134,7 @@ async def test_a_clock_that_is_wrong_does_not_keep_an_app_out(
     first = await tokens.access(app, url)
     assert github.statements == (2 if abs(wrong) > 60 else 1)
     await clock.advance(50 * 60)
-    assert await tokens.access(app, url) == first, "how long it lasts is told by GitHub's clock, not by ours"
+    assert await tokens.access(app, url) == first, "its lifetime is measured by GitHub's clock, not by ours"
 
 
 async def test_a_jump_of_the_wall_clock_does_not_make_a_token_outlive_itself(

@@ -1,4 +1,4 @@
-"""One mirror on a volume, one writer, many readers: real git, real folders, several keepers at once."""
+"""One mirror on a volume, one writer, many readers: real git, real folders, several syncs at once."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ MAIN = GitRef("main")
 
 
 class Plant:
-    """A repository behind a server, a volume, and whoever reads it."""
+    """A repository behind a server, a volume, and its readers."""
 
     def __init__(self, folder: Path, server: GitHttpServer) -> None:
         self.folder, self.server = folder, server
@@ -93,7 +93,7 @@ def plant(tmp_path: Path, git_http: GitHttpServer) -> Plant:
 
 
 async def synced(folder_sync: FolderSync, commit: CommitId) -> None:
-    """A pass; in a process that starts many gits at once a lock is let go of a moment late."""
+    """A sync; in a process that starts many gits at once a lock is released a moment late."""
 
     async def passed() -> bool:
         try:
@@ -208,7 +208,7 @@ async def test_the_mirror_holds_all_branches_and_tags_whole(plant: Plant) -> Non
     with pytest.raises(Stalled, match="'gone' is not in repository"):
         await source.resolve(GitRef("gone"))
     async with source.held():
-        await source.fetch(gone, GitRef("gone"))  # whoever was told to take it still can
+        await source.fetch(gone, GitRef("gone"))  # an agent whose metadata names it still can
 
 
 async def test_a_commit_that_no_branch_leads_to_is_kept(plant: Plant) -> None:

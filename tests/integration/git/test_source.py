@@ -127,7 +127,7 @@ async def test_a_branch_that_moves_is_had_as_soon_as_it_is_resolved(
     assert await source.resolve(MAIN) == moved
     assert await source.resolve(MAIN) == moved, "nothing is new"
     plant.path.rename(plant.path.with_suffix(".away"))
-    await fetched(source, moved)  # nobody is asked
+    await fetched(source, moved)  # no server is asked
     plant.path.with_suffix(".away").rename(plant.path)
     rewritten = plant.commit({"a": "3"}, onto=first)
     assert await source.resolve(MAIN) == rewritten

@@ -357,7 +357,7 @@ async def test_what_an_admission_plugin_denies_is_not_called_rbac(client: KubeCl
     quotas = ApiResource("", "v1", "resourcequotas", "ResourceQuota", namespaced=True)
     await client.create(quotas, quota, namespace, into=ObjectHeader)
 
-    # There is no controller here that would count; the quota is full as soon as somebody says so.
+    # There is no controller here that would count; the quota is full as soon as its status says so.
     full = {"status": {"hard": {"count/configmaps": "0"}, "used": {"count/configmaps": "0"}}}
     await client.patch(quotas, full, "none", namespace, into=ObjectHeader, subresource="status")
 

@@ -1,7 +1,7 @@
 """A small controller on the real API server: reflector, queue, workers, steps, status, stop.
 
 Its objects are ConfigMaps. It doubles the number under `number` into an
-annotation; what is not a number is a human's to mend, and `wait` makes a pass
+annotation; what is not a number needs a human's fix, and `wait` makes a reconcile
 last until the test lets it end.
 """
 
@@ -52,7 +52,7 @@ class Context:
 
 @dataclass
 class Doubler:
-    """The controller with everything it stands on, in one namespace."""
+    """The controller with everything it needs, in one namespace."""
 
     client: KubeClient
     namespace: str

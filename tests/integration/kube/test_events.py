@@ -64,7 +64,7 @@ async def through_proxy(control_plane: ClusterAccess, proxy: FaultProxy) -> Asyn
 
 @asynccontextmanager
 async def recording(client: KubeClient, clock: ManualClock) -> AsyncIterator[EventRecorder]:
-    """A recorder whose clock stands still: only what the test lets pass is due."""
+    """A recorder whose clock does not move by itself: only what the test lets pass is due."""
     recorder = EventRecorder(
         client,
         component="stoker-test",

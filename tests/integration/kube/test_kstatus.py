@@ -2,7 +2,7 @@
 
 Controller and reverser are real processes on a real API server. At every look the object
 is judged by the published rules of kstatus, and by the script that is shipped for Argo CD,
-run by a real Lua. The recipes of the documentation are run as they stand there.
+run by a real Lua. The recipes of the documentation are run as they are.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ ROOT = Path(__file__).parents[3]
 HEALTH = ROOT / "deploy" / "argocd" / "health.lua"
 PAGE = ROOT / "docs" / "kstatus.md"
 SILENT = {"filesOnly": True}
-"""For gateways that nobody talks to."""
+"""For gateways without a client."""
 
 
 class Life:
@@ -167,7 +167,7 @@ def test_the_lives_of_what_the_reverser_works_on(site: ReverserSite, git_http: G
 
 
 def recipes() -> list[str]:
-    """Every `kubectl wait` of the page, as it stands there."""
+    """Every `kubectl wait` of the page, as it is."""
     blocks = re.findall(r"```sh\n(.*?)```", PAGE.read_text(), re.DOTALL)
     return [line for block in blocks for line in block.splitlines() if line.startswith("kubectl wait ")]
 
@@ -198,7 +198,7 @@ def test_every_recipe_of_the_page_works(
         plain.cluster.kubectl("-n", plain.namespace, *words)
     ready = ("wait", "stoker/broken", "--for=condition=Ready", "--timeout=1s")
     done = plain.cluster.kubectl("-n", plain.namespace, *ready, check=False)
-    assert done.returncode == 1, "what is not ready is waited for in vain"
+    assert done.returncode == 1, "a wait for what is not ready times out"
     site.delete("ClusterWatchRule", cluster_rule)
 
 

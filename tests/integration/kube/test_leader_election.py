@@ -51,7 +51,7 @@ class History:
         return next((holder for at, holder in reversed(self.holders) if at < version), "")
 
     def intruders(self) -> list[tuple[int, str, str]]:
-        """Accepted writes of somebody who did not hold the lease at that moment."""
+        """Accepted writes of a process that did not hold the lease at that moment."""
         found = [(version, writer, self.holder_at(version)) for version, writer in self.writes]
         return [each for each in found if each[1] != each[2]]
 
@@ -117,7 +117,7 @@ class ElectionEnvironment:
         return CLOCK.monotonic()
 
     async def says(self, identity: str, event: str) -> None:
-        """Wait until this event stands in its log."""
+        """Wait until this event is in its log."""
         log = self.processes[identity].log
         await eventually_async(lambda: event in log.read_text(), PATIENCE, f"{identity} says {event}")
 

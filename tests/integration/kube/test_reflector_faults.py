@@ -2,9 +2,9 @@
 
 Each seed is one history: ConfigMaps are created, changed, deleted and made again
 while the reflector's connections are reset, stalled and cut in the middle of a
-line, and while it is told 410, 429 and 500 as answers and in the stream. However
+line, and while it gets 410, 429 and 500 as responses and in the stream. However
 it went: in the end the store is what a fresh list says, and for no object was
-anything told twice, out of order or after its end.
+anything delivered twice, out of order or after its end.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class ConfigMap(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Network:
-    """Two proxies on the way: the outer one breaks connections, the inner one what is said in them."""
+    """Two proxies on the way: the outer one breaks connections, the inner one the requests in them."""
 
     outer: FaultProxy
     inner: HttpFaultProxy
@@ -79,7 +79,7 @@ class Network:
         self.outer.lift()
 
     async def clear(self) -> None:
-        """Hang up on whoever still waits for a farewell over a line that was stalled."""
+        """Close the connections of clients that still wait for a TLS shutdown over a stalled line."""
         self.lift()
         self.reset()
         await eventually_async(lambda: self.outer.open_connections == 0, message="no connection is left")
@@ -109,7 +109,7 @@ async def admin(admin_kubeconfig: Path) -> AsyncIterator[KubeClient]:
 
 
 class Watcher:
-    """A reflector behind the network, and everything it has told."""
+    """A reflector behind the network, and everything it has delivered."""
 
     def __init__(
         self,
@@ -144,9 +144,9 @@ class Watcher:
         ended: set[str] = set()
         living: dict[ObjectKey, str] = {}
         for change in self.delivered:
-            assert change.uid not in ended, f"{change} was told after the end"
+            assert change.uid not in ended, f"{change} was delivered after the end"
             version = int(change.resource_version)
-            assert version > latest.get(change.uid, 0), f"{change} was told after {latest[change.uid]}"
+            assert version > latest.get(change.uid, 0), f"{change} was delivered after {latest[change.uid]}"
             latest[change.uid] = version
             assert change.added == (change.key not in living), f"{change} does not fit {living}"
             assert living.setdefault(change.key, change.uid) == change.uid, f"{change} is of another object"
@@ -207,7 +207,7 @@ class History:
         writes = [self.create, self.create, self.update, self.update, self.delete]
         faults = [
             self.reset,
-            self.recreate_while_nobody_looks,
+            self.recreate_while_disconnected,
             self.cut_in_the_middle,
             self.answer_the_watch_with_an_error,
             self.put_an_error_into_the_stream,
@@ -262,7 +262,7 @@ class History:
             await self._admin.delete(CONFIG_MAPS, name, self._namespace)
             self._exists.discard(name)
 
-    async def recreate_while_nobody_looks(self) -> None:
+    async def recreate_while_disconnected(self) -> None:
         """The same name, another uid."""
         self._network.reset()
         if self._exists:
@@ -329,7 +329,7 @@ class History:
         self._network.reset()
 
     async def stall(self) -> None:
-        """All connections fall silent; nobody lifts that, the reflector has to notice."""
+        """All connections fall silent for good; the reflector has to notice."""
         await self.settle()
         await eventually_async(lambda: self._watcher.reflector.health.watching, message="the watch is open")
         self._network.stall()
@@ -437,7 +437,7 @@ async def test_a_server_that_has_forgotten_what_we_missed_is_listed_and_compared
                 )
                 await asyncio.to_thread(plane.restart_apiserver)
             await eventually_async(
-                lambda: NAMES[0] not in watched.known(), message="the deletion that nobody saw"
+                lambda: NAMES[0] not in watched.known(), message="the deletion during the outage"
             )
             signs = sorted(
                 f"{'+' if change.added else '-' if change.deleted else '~'}{change.key.name}"

@@ -34,7 +34,7 @@ pytestmark = pytest.mark.long
 PAGE = PROJECT / "docs" / "image.md"
 NAMELESS = (2003, 1000620000)  # of a gateway, and one that a cluster hands out
 MACHINES = {"amd64": 62, "arm64": 183}  # as ELF numbers them
-# What a runtime does for a container; the folder that is a volume there lies in /tmp here.
+# What a runtime does for a container; the folder that is a volume there is in /tmp here.
 _ENTER = """
 mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && mount -t tmpfs tmpfs "$0/tmp" &&
 mkdir "$0/tmp/volume" && mount --bind "$1" "$0/tmp/volume" && mount --rbind /dev "$0/dev" &&

@@ -36,7 +36,7 @@ RECIPES = {
 
 
 class Site:
-    """The namespace of a test, which stands for those of the pages, and a receiver for it."""
+    """The namespace of a test, in place of those of the pages, and a receiver for it."""
 
     def __init__(self, cluster: ClusterAccess, namespace: str, folder: Path) -> None:
         self.cluster = cluster
@@ -198,7 +198,7 @@ def test_an_application_of_the_page_subscribes_and_names_the_resource() -> None:
 
 
 def test_an_application_whose_manifests_hold_the_ref_asks_for_none() -> None:
-    """A request wins over the spec: a ref that nobody moves would take gateways back after each sync."""
+    """A request wins over the spec: a ref that does not move would take gateways back after each sync."""
     application = yaml.safe_load(RECIPES["argocd-application"])
     assert "annotations" not in application["metadata"]
     assert application["spec"]["source"]["path"] == "sites/plant"

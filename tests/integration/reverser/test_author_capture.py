@@ -1,7 +1,7 @@
 """Who made a change, as the real API server tells it: every way to write, real users, two replicas.
 
 A control plane of its own: the counters of the API server, by which a question that was
-not asked is told from one that was, are those of a whole cluster.
+not asked is distinguished from one that was, are those of a whole cluster.
 """
 
 from __future__ import annotations
@@ -207,7 +207,7 @@ async def make(plane: ClusterAccess, admin: KubeClient, namespace: str) -> Async
 
 @contextlib.asynccontextmanager
 async def as_user(kubeconfig: Path, **impersonated: str) -> AsyncIterator[Sending]:
-    """Requests as somebody."""
+    """Requests as a user."""
     async with KubeClient(config.load_config(kubeconfig)) as client:
 
         async def send(
@@ -311,7 +311,7 @@ async def test_every_way_to_write_tells_the_user(plane: ClusterAccess, make: Mak
         await bob("DELETE", maps, labelSelector="x=y")
         assert [await site.author(seen(MAPS, each, None)) for each in swept] == ["bob"] * 3
 
-        # A dry run is nobody's change.
+        # A dry run is no change.
         counts = dict(site.asked.intake.counts)
         await alice("POST", maps, config_map("dry"), dryRun="All")
         assert site.asked.intake.counts == counts
@@ -402,7 +402,7 @@ async def test_the_rules_follow_the_selection_and_survive_others(
     found = await admin.get(VALIDATING, CONFIGURATION, into=dict[str, Any])
     assert found["metadata"]["resourceVersion"] == version
 
-    # An upgrade by whoever installed it (a strategic patch without our fields) leaves them as they are.
+    # An upgrade by the user who installed it (a strategic patch without our fields) leaves them as they are.
     mine = [{"name": WEBHOOK, "objectSelector": {"matchLabels": {"x": "y"}}}]
     await admin.raw(
         "PATCH",
@@ -435,10 +435,10 @@ async def test_webhook_rules_that_were_removed_come_back(
             headers={"Content-Type": STRATEGIC},
         )
 
-        async def mended() -> bool:
+        async def repaired() -> bool:
             return await site.webhook() == before
 
-        await eventually_async(mended, PATIENCE, f"it is as it was, without {broken}")
+        await eventually_async(repaired, PATIENCE, f"it is as it was, without {broken}")
 
 
 async def calls(client: KubeClient) -> dict[str, float]:
@@ -475,7 +475,7 @@ async def test_with_the_reverser_gone_a_write_that_no_rule_selects_is_not_asked_
         await alice("POST", DEPLOYMENTS.path(namespace), deployment("web"))
         assert await calls(admin) == before
 
-        # The kind is selected, the namespace is not: the condition decides, and nobody is asked.
+        # The kind is selected, the namespace is not: the condition decides, and the webhook is not called.
         await alice("POST", CONFIG_MAPS.path(other), config_map("m"))
         await alice("PATCH", f"{CONFIG_MAPS.path(other)}/m", {"data": {"a": "1"}}, MERGE)
         after = await calls(admin)

@@ -152,7 +152,7 @@ def test_two_configs_of_one_repository_share_the_order_and_no_credentials(
     for commit in prod.git("rev-list", "main").decode().split():
         touched = prod.git("show", "--format=", "--name-only", commit).decode().split()
         assert len({path.partition("/")[0] for path in touched}) == 1
-    # Nobody came too late for the other: they take turns.
+    # No replica came too late for the other: they take turns.
     assert '"replays":1' not in site.running[0].tail(10_000)
 
 

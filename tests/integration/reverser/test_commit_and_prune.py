@@ -45,7 +45,7 @@ def test_an_object_is_written_and_followed_to_its_end(site: ReverserSite, prod: 
     commits = site.status("GitDestination", "production")["recentCommits"]
     assert [one["commit"] for one in commits] == prod.git("log", "--format=%H").decode().split()
     assert [one["subject"] for one in commits] == subjects
-    assert not [one for one in commits if "author" in one], "nobody tells who it was"
+    assert not [one for one in commits if "author" in one], "its author is unknown"
     assert all(one["waited"].endswith("s") and one["time"] for one in commits)
 
 

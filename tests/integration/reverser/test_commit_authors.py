@@ -97,7 +97,7 @@ class Captured:
         assert answer.status in (200, 201), answer.body
 
     def until_known(self, prod: Repository) -> None:
-        """Until the API server asks the right one: a change by somebody has an author."""
+        """Until the API server asks the right one: a change by a user has an author."""
         number = 0
 
         def known() -> bool:

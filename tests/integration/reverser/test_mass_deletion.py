@@ -1,4 +1,4 @@
-"""Very many objects that go at once: git follows, the queue stays bounded, nobody else is kept waiting."""
+"""Very many objects that go at once: git follows, the queue stays bounded, no other object waits."""
 
 from __future__ import annotations
 

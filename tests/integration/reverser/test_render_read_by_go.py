@@ -1,6 +1,6 @@
 """What is written is read back by Go's parsers, which `kubectl`, Helm, Flux and Argo use, as the same values.
 
-Texts that trap readers of YAML are put where texts stand in objects, alone and in
+Texts that trap readers of YAML are put where objects have texts, alone and in
 combination; the documents go through `sigs.k8s.io/yaml` and both generations of the
 parser below it, at the versions that the test cluster is pinned to.
 """

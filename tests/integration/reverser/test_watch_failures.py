@@ -1,4 +1,4 @@
-"""Watches that break: what is noticed all the same, what is told, and that nothing is deleted by mistake."""
+"""Watches that break: what is noticed, what is reported, and that nothing is deleted by mistake."""
 
 from __future__ import annotations
 

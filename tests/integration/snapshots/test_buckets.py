@@ -231,7 +231,9 @@ def test_leftovers_of_a_crash_go_when_they_are_old_enough(s3: S3, prefix: str, s
     left = "site-20200101-000000.pack"
     s3_site.storage.put(left, [b"left"])
     s3_site.take()
-    assert left in {one.name for one in s3_site.storage.listed()}, "somebody may still be writing the rest"
+    assert left in {one.name for one in s3_site.storage.listed()}, (
+        "another process may still be writing the rest"
+    )
     long_ago = time.time() - 2 * bucket_storage.LEFTOVER_AGE_SECONDS
     os.utime(s3.objects / BUCKET / prefix / "site" / left, (long_ago, long_ago))
     s3_site.take()

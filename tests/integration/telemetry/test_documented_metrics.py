@@ -178,7 +178,7 @@ def test_the_reverser_with_author_capture(site: ReverserSite, prod: Repository) 
         eventually(
             lambda: worker not in get(port),
             PATIENCE,
-            lambda: f"a branch that nobody wants is not missed\n{site.tail()}",
+            lambda: f"a branch that no resource uses is not missed\n{site.tail()}",
         )
     finally:
         site.cluster.kubectl("delete", "validatingwebhookconfiguration", name)

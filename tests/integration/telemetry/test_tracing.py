@@ -243,7 +243,7 @@ def test_the_chart_tells_all_processes_and_agents_where_the_collector_is(tmp_pat
             "STOKER_AUDIT_SYSLOG_CA=-----BEGIN\nx\n",
             "STOKER_AUDIT_SYSLOG_FACILITY=audit",
         ]
-    ], "the injector and who finds outdated agents are told the same"
+    ], "the injector and the check for outdated agents get the same"
     assert sum("--audit-events" in container["args"] for container in pods.values()) == 1
     quiet = json.dumps(Helm(tmp_path).template())
     assert "OTEL_" not in quiet

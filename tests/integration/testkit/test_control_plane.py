@@ -1,4 +1,4 @@
-"""The control plane that all integration tests stand on is a real one."""
+"""The control plane of all integration tests is a real one."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ with shared_control_plane(pathlib.Path(sys.argv[1]), ControlPlane.start) as plan
 
 
 class Member:
-    """A worker of a test run, as a process of its own, that uses the shared control plane until told."""
+    """A worker of a test run, as a process of its own, that uses the shared control plane."""
 
     def __init__(self, folder: Path) -> None:
         self.process = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""The git servers that other tests stand on: real git on both ends."""
+"""The git servers of other tests: real git on both ends."""
 
 from __future__ import annotations
 
@@ -211,9 +211,9 @@ def test_a_changed_host_key_is_noticed(git_ssh: GitSshServer) -> None:
 
 @pytest.mark.usefixtures("plant")
 def test_an_unknown_host_is_refused(git_ssh: GitSshServer, tmp_path: Path) -> None:
-    nobody = tmp_path / "empty"
-    nobody.touch()
-    environment = git_ssh.environment(git_ssh.authorized_key(), known_hosts=nobody)
+    no_hosts = tmp_path / "empty"
+    no_hosts.touch()
+    environment = git_ssh.environment(git_ssh.authorized_key(), known_hosts=no_hosts)
     with pytest.raises(GitCommandFailed, match="Host key verification failed"):
         run_git("ls-remote", git_ssh.url("plant.git"), env=environment)
 

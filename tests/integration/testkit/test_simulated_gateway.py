@@ -1,4 +1,4 @@
-"""The test gateway is as nasty as a real one: what other tests stand on is itself shown here."""
+"""The simulated gateway behaves as a real one: other tests rely on what is shown here."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_starting_running_and_faulted_are_different(gateway: SimulatedGateway) -
 def test_a_scan_answers_at_once_and_publishes_later(gateway: SimulatedGateway, data: Path) -> None:
     before = gateway.projects["filler"]
     write(data / VIEW, view("Filler, new"))
-    assert gateway.projects["filler"] == before, "nobody watches the folder"
+    assert gateway.projects["filler"] == before, "no process watches the folder"
     scanned(gateway)
     assert gateway.projects["filler"].keys() == before.keys()
     assert gateway.projects["filler"] != before
@@ -161,8 +161,8 @@ def test_a_restart_forgets_what_was_read_badly(gateway: SimulatedGateway, data: 
 
 
 def test_a_file_that_it_cannot_write_makes_it_fault(data: Path) -> None:
-    nobody = (data / VIEW).stat().st_uid + 1
-    with SimulatedGateway.start(data, runs_as=nobody) as gateway:
+    other_uid = (data / VIEW).stat().st_uid + 1
+    with SimulatedGateway.start(data, runs_as=other_uid) as gateway:
         assert gateway.state is State.FAULTED
         assert f"{VIEW}/view.json" in gateway.faults
         for file in data.rglob("*.json"):

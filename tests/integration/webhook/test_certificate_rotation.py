@@ -1,4 +1,4 @@
-"""Certificates that nobody has to look after: a rotation under load, conversion, and the service account."""
+"""Certificates without manual work: a rotation under load, conversion, and the service account."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Callers:
             self.reviews += 1
 
     async def connect(self) -> None:
-        """Fresh connections, believing what the configuration said a moment ago: news take time."""
+        """Fresh connections that trust the configuration of a moment ago: changes take time."""
         clock = asyncio.get_running_loop().time
         lines: deque[tuple[float, str]] = deque()
         while True:

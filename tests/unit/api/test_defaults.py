@@ -1,4 +1,4 @@
-"""Built-in values stand where nothing was set, and nowhere else."""
+"""Built-in values are used where nothing was set, and nowhere else."""
 
 from __future__ import annotations
 

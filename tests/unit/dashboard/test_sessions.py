@@ -68,7 +68,7 @@ async def test_a_session_is_found_by_its_id_alone(sessions: DashboardSessions) -
     assert secret != other
     assert len(secret) >= 40
     assert len(session.csrf) >= 40
-    assert session.csrf not in (secret, again.csrf), "it is told to the page, which never sees the id"
+    assert session.csrf not in (secret, again.csrf), "the page gets it, and never sees the id"
     assert sessions.find(secret[:-1]) is None
     assert sessions.find("\udcff") is None
 

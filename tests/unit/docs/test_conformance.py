@@ -53,7 +53,7 @@ LEFT_OUT = {
     "R-SCALE-09",
     "R-SEC-19",
 }
-# Words that stand for it. They may be said where something is denied, and nowhere else.
+# Words that mean it. They may be used where something is denied, and nowhere else.
 NEVER_PROMISED = (
     "includeMappingsFrom",
     "condition.podLabel",

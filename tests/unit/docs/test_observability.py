@@ -52,7 +52,7 @@ Json = dict[str, Any]
 
 
 class Query(NamedTuple):
-    """One expression, and where it stands."""
+    """One expression, and its place."""
 
     place: str
     text: str
@@ -69,8 +69,8 @@ def rules() -> list[Json]:
 
 
 def queries() -> Iterator[Query]:
-    for name, board in dashboards().items():
-        for panel in board["panels"]:
+    for name, dashboard in dashboards().items():
+        for panel in dashboard["panels"]:
             for target in panel.get("targets", ()):
                 yield Query(f"{name}: {panel['title']} {target['refId']}", target["expr"])
     yield from (Query(rule["alert"], rule["expr"]) for rule in rules())
@@ -78,8 +78,8 @@ def queries() -> Iterator[Query]:
 
 def variables() -> Iterator[Query]:
     """What fills the lists of a dashboard: `label_values(selector, label)`."""
-    for name, board in dashboards().items():
-        for one in board["templating"]["list"]:
+    for name, dashboard in dashboards().items():
+        for one in dashboard["templating"]["list"]:
             if one["type"] == "query":
                 found = re.fullmatch(r"label_values\((.+), (\w+)\)", one["definition"])
                 assert found, one
@@ -154,9 +154,9 @@ def test_a_wrong_name_would_be_noticed(text: str, message: str) -> None:
 
 
 def test_the_specified_dashboard_has_its_three_panels() -> None:
-    board = dashboards()["dashboard.json"]
-    assert board["title"] == "Ignition Sync Operator"
-    panels = {one["title"]: [target["expr"] for target in one["targets"]] for one in board["panels"]}
+    dashboard = dashboards()["dashboard.json"]
+    assert dashboard["title"] == "Ignition Sync Operator"
+    panels = {one["title"]: [target["expr"] for target in one["targets"]] for one in dashboard["panels"]}
     assert list(panels) == ["Sync Status by Gateway", "Sync Duration Trend", "Webhook Received Rate"]
     assert panels["Sync Status by Gateway"] == [
         "ignition_sync_gateways_synced / ignition_sync_gateways_discovered"
@@ -166,25 +166,25 @@ def test_the_specified_dashboard_has_its_three_panels() -> None:
 
 
 def test_dashboards_can_be_distinguished_and_ask_for_their_data_source() -> None:
-    boards = dashboards()
-    assert set(boards) == {"dashboard.json", "fleet.json", "gateway.json", "reverser.json"}
+    loaded = dashboards()
+    assert set(loaded) == {"dashboard.json", "fleet.json", "gateway.json", "reverser.json"}
     for key in ("uid", "title"):
-        assert len({board[key] for board in boards.values()}) == len(boards)
-    for name, board in boards.items():
-        assert board["templating"]["list"][0]["type"] == "datasource", name
-        ids = [panel["id"] for panel in board["panels"]]
+        assert len({dashboard[key] for dashboard in loaded.values()}) == len(loaded)
+    for name, dashboard in loaded.items():
+        assert dashboard["templating"]["list"][0]["type"] == "datasource", name
+        ids = [panel["id"] for panel in dashboard["panels"]]
         assert len(ids) == len(set(ids)), name
-        for panel in (one for one in board["panels"] if one["type"] != "row"):
+        for panel in (one for one in dashboard["panels"] if one["type"] != "row"):
             assert panel["datasource"]["uid"] == "${datasource}", panel["title"]
             references = [target["refId"] for target in panel["targets"]]
             assert len(references) == len(set(references)), panel["title"]
-        assert f"| `{name}` | {board['title']} |" in PAGE
+        assert f"| `{name}` | {dashboard['title']} |" in PAGE
 
 
 def test_panels_do_not_lie_upon_each_other() -> None:
-    for name, board in dashboards().items():
+    for name, dashboard in dashboards().items():
         taken: dict[tuple[int, int], str] = {}
-        for panel in board["panels"]:
+        for panel in dashboard["panels"]:
             at = panel["gridPos"]
             assert at["x"] + at["w"] <= 24, (name, panel["title"])
             for cell in ((at["x"] + x, at["y"] + y) for x in range(at["w"]) for y in range(at["h"])):
@@ -202,7 +202,7 @@ def test_an_alert_says_what_is_wrong_and_where_help_is(rule: Json) -> None:
     anchor = f"docs/troubleshooting.md#{rule['alert'].lower()}"
     assert noted["runbook_url"] == anchor
     assert f"\n### {rule['alert']}\n\n" in TROUBLE
-    # A label that the expression sums away would stand empty in the sentence.
+    # A label that the expression sums away would be empty in the sentence.
     used = set(re.findall(r"\$labels\.(\w+)", " ".join(noted.values())))
     kept = [set(found.split(", ")) for found in re.findall(r"\bby \(([^)]+)\)", rule["expr"])]
     assert used <= (kept[0] if kept else set())
@@ -233,7 +233,7 @@ def test_conditions_and_reasons_in_expressions_are_ours() -> None:
 
 def declared(component: str) -> list[DeclaredMetric]:
     metrics, clock = Metrics(), SystemClock()
-    nobody: Any = None
+    unused: Any = None
     if component == "Controller":
         RuntimeMetrics(metrics)
         ControllerMetrics(metrics)
@@ -244,7 +244,7 @@ def declared(component: str) -> list[DeclaredMetric]:
         metrics.collect_from(LogShipper(SyslogAddress.parse("udp://logs.example:514")).readings)
     elif component == "Webhook":
         validator: Any = SimpleNamespace(review=None, review_approval=None)
-        routes(PodInjector(nobody, nobody, nobody, metrics), validator, metrics, clock)
+        routes(PodInjector(unused, unused, unused, metrics), validator, metrics, clock)
     elif component == "Dashboard":
         DashboardMeter(metrics)
     else:
@@ -281,7 +281,7 @@ def test_the_page_has_every_event() -> None:
 
 
 def _reasons_of_events() -> set[str]:
-    """The reasons that stand in calls which make Events; those of errors are told as they come."""
+    """The reasons in calls that make Events; those of errors are reported as they come."""
     tellers = {"Told", "normal", "warning", "_say"}
     found = {str(reason) for _, _, reason in events._EVENT_TYPES}
     for file in (ROOT / "src" / "stoker").rglob("*.py"):

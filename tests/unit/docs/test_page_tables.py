@@ -1,7 +1,7 @@
 """What the pages for people promise about the code is so: versions, fields, secrets, packages, libraries.
 
 Commands and manifests of pages are tried by `tests/docs`; here are the tables that
-nobody would notice to be out of date.
+no reader would notice to be out of date.
 """
 
 from __future__ import annotations

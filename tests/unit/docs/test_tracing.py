@@ -51,7 +51,7 @@ def span_names(module: ast.Module, call: ast.Call) -> Iterator[str]:
 
 
 def keys_of(module: ast.Module, name: str) -> Iterator[str]:
-    """The keys of the dictionary that stands under a name: `where`, `place`."""
+    """The keys of the dictionary under a name: `where`, `place`."""
     for node in ast.walk(module):
         match node:
             case ast.Assign(targets=[ast.Name(id=known)], value=ast.Dict(keys=keys)) if known == name:

@@ -16,7 +16,7 @@ def test_every_reason_is_explained_once_and_nothing_else_is() -> None:
 
 
 def test_every_reason_is_used_by_the_code() -> None:
-    """A word that nothing says would stand on the page for nobody, and be looked for in vain."""
+    """An unused reason would be documented without need."""
     names = {
         name
         for file in SOURCE.rglob("*.py")

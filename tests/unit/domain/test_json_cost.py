@@ -1,4 +1,4 @@
-"""The memory of decoded JSON is told before it is decoded, and never too low."""
+"""The memory of decoded JSON is estimated before it is decoded, and never too low."""
 
 from __future__ import annotations
 

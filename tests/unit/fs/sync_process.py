@@ -1,4 +1,4 @@
-"""Processes that bring a data folder to one small tree after another, and may be told to fail.
+"""Processes that bring a data folder to one small tree after another, and can be made to fail.
 
 Each line of standard input is a JSON list: the data folder, a file for what goes
 wrong, the trees, the failures. For each a process is forked, and its exit status is

@@ -223,16 +223,16 @@ def test_a_file_that_was_replaced_at_once_by_another_is_ours_as_we_wrote_it(disk
     assert disk.ledger.files == {"d/a": encode_record(write.version, unseen_stamp(False))}
 
 
-@pytest.mark.parametrize("somebody", ["a folder", "a full folder"])
+@pytest.mark.parametrize("foreign", ["a folder", "a full folder"])
 def test_a_folder_that_another_process_made_meanwhile_is_filled_file_by_file(
-    disk: Disk, somebody: str
+    disk: Disk, foreign: str
 ) -> None:
     names = ("code.py", "resource.json", "sub/x")
     writes = tuple(disk.write(f"d/new/{name}", name.encode()) for name in names)
 
     def make() -> None:
         (disk.place / "d/new").mkdir(parents=True)
-        if somebody == "a full folder":
+        if foreign == "a full folder":
             (disk.place / "d/new/theirs").write_text("untouched")
 
     with meanwhile("stage.sync.after", make):
@@ -242,7 +242,7 @@ def test_a_folder_that_another_process_made_meanwhile_is_filled_file_by_file(
         name: name.encode() for name in names
     }
     assert disk.ours == {f"d/new/{name}" for name in names}
-    assert (disk.place / "d/new/theirs").exists() == (somebody == "a full folder")
+    assert (disk.place / "d/new/theirs").exists() == (foreign == "a full folder")
 
 
 def test_a_folder_that_another_process_fills_at_the_last_moment_loses_nothing(disk: Disk) -> None:
@@ -431,7 +431,7 @@ def test_the_umask_that_was_asked_for_takes_from_files_and_folders(disk: Disk) -
 
 @pytest.mark.parametrize("asked", [None, (2004, 2005)])
 def test_what_is_written_belongs_to_the_gateway(disk: Disk, asked: tuple[int, int] | None) -> None:
-    """As root; whoever is not can have only what is his own."""
+    """As root; another user can have only its own files."""
     mine = (os.geteuid(), os.getegid())
     wanted = (asked or (2003, 2003)) if os.geteuid() == 0 else mine
     if os.geteuid() == 0:
@@ -606,7 +606,7 @@ def test_nothing_half_done_is_left_beside_what_is_whole(disk: Disk) -> None:
 
 @pytest.mark.parametrize("fatal", [errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS])
 def test_a_disk_that_is_at_its_end_stops_the_pass_before_the_first_change(disk: Disk, fatal: int) -> None:
-    """The next file would fare no better, and half of a change helps nobody."""
+    """The next file would fail as well, and half of a change is of no use."""
     disk.apply(SyncPlan(writes=(disk.write("d/a", b"1"),)))
     before = disk.ledger
 

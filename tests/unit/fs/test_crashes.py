@@ -87,7 +87,7 @@ def files(data: Path) -> dict[str, bytes]:
 
 @pytest.fixture
 def data(tmp_path: Path) -> Iterator[Path]:
-    """A kill loses nothing that was handed to the kernel, so the folder may lie in memory."""
+    """A kill loses nothing that was handed to the kernel, so the folder may be in memory."""
     with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else tmp_path) as place:
         data = Path(place) / "data"
         data.mkdir()

@@ -1,4 +1,4 @@
-"""Nothing outside the data folder can be reached, whatever lies in it."""
+"""Nothing outside the data folder can be reached, whatever is in it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What would be lost if the power went: nothing that anybody was told is there.
+"""What a power failure would lose: nothing that was reported as written.
 
-A disk may keep what it was not told to keep, so no crash of a process shows that a
+A disk may keep what was not synced, so no crash of a process shows that a
 call for durability is missing. Here every call is seen on its way to the kernel, and
 with it which files and folders hold something that no call has made durable yet.
 """
@@ -148,7 +148,7 @@ def test_files_are_durable_before_they_are_seen_and_before_their_resource_is(
 
 @pytest.mark.parametrize("folders", [1, SYNC_EACH, MANY])
 def test_new_folders_are_durable_with_the_names_in_them(volume: Volume, folders: int) -> None:
-    """Also where few files lie in many folders, and where one new folder lies in another."""
+    """Also with few files in many folders, and with one new folder in another."""
     (volume.folder.place / "p").mkdir()
     below = "/".join(f"{number}" for number in range(60))
     paths = [f"p/{number}/x/view.json" for number in range(folders)]

@@ -85,7 +85,7 @@ def test_what_is_as_the_ledger_says_is_not_mentioned_and_not_read(tmp_path: Path
     put(tmp_path / "d/a", "1")
     put(tmp_path / "d/sub/run", "2", 0o755)
     ledger = remembered(tmp_path, "d/a", "d/sub/run")
-    os.utime(tmp_path / "d", ns=(1, 1))  # a folder's own date is nobody's business
+    os.utime(tmp_path / "d", ns=(1, 1))  # a folder's own date does not matter
     read = (tmp_path / "d/a").stat().st_atime_ns
     for walk in (True, False):
         assert scanned(tmp_path, "d/a", ledger=ledger, walk=walk).found == {}

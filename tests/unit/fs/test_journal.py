@@ -197,7 +197,7 @@ OUT = "../../etc/passwd"
 def test_a_ledger_with_the_right_checksum_leads_nowhere_else(
     change: LedgerChange, read: Callable[[LedgerChange], object]
 ) -> None:
-    """Whoever can write there knows our form as well as we do, and must not make us delete elsewhere."""
+    """A process that can write there knows our format, and must not make us delete elsewhere."""
     with pytest.raises(JournalUnreadable):
         read(change)
 
@@ -240,7 +240,7 @@ def test_what_such_a_ledger_may_say_is_read() -> None:
     ],
 )
 def test_a_form_that_is_not_ours_is_refused_although_its_checksum_fits(content: object) -> None:
-    """Whatever it says; what is said in our own form is tried above."""
+    """Any content; content in our own format is tested above."""
     raw = msgspec.msgpack.encode(content)
     with pytest.raises(JournalUnreadable):
         journal.decode_base(_base(raw))

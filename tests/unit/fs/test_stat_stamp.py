@@ -1,4 +1,4 @@
-"""A stamp stands for a content only if any later change must give another one."""
+"""A stamp identifies a content only if any later change must give another stamp."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SECOND = 1_000_000_000
         (NOW - FINE_TIMESTAMP_NS, False),
         (NOW, False),
         (NOW + 5, False),
-        (NOW + FINE_TIMESTAMP_NS + 1, True),  # the clock was turned back since; it does not stand still
+        (NOW + FINE_TIMESTAMP_NS + 1, True),  # the clock was turned back since; it still moves
         (NOW // SECOND * SECOND, False),
         (NOW // SECOND * SECOND - SECOND, False),  # a filesystem that counts seconds
         (NOW // SECOND * SECOND - 3 * SECOND, True),

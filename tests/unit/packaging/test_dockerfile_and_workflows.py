@@ -163,7 +163,7 @@ def test_every_action_is_pinned_by_the_hash_of_a_commit(workflow: dict[str, Any]
 
 
 def test_no_expression_of_an_event_is_put_into_a_script(workflow: dict[str, Any]) -> None:
-    """Whoever names a branch or a tag would otherwise write a line of the script."""
+    """The author of a branch's or a tag's name would otherwise write a line of the script."""
     assert not [step for step in steps(workflow) if "${{" in step.get("run", "")]
 
 

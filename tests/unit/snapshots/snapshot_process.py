@@ -1,4 +1,4 @@
-"""Takes snapshots of a data folder and keeps two of them, in a process that may be told to fail.
+"""Takes snapshots of a data folder and keeps two of them, in a process that can be made to fail.
 
 Arguments: the folder of a `SnapshotSite`, and failures as `stoker_testkit.faults.failpoints` reads them.
 """

@@ -53,7 +53,7 @@ def assert_sound(site: SnapshotSite, expected: dict[str, SnapshotFiles]) -> None
 
 
 def assert_tidy(site: SnapshotSite) -> None:
-    """Nothing lies there but what is needed."""
+    """Only what is needed is there."""
     needed = {".lock"}
     for snapshot in site.snapshots.listed():
         manifest = site.snapshots.open(snapshot.id).manifest

@@ -127,7 +127,7 @@ def test_no_later_snapshot_leans_on_a_pack_that_was_found_damaged(site: Snapshot
     (site.store / PACK).write_bytes(flipped((site.store / PACK).read_bytes(), 3))
     refused(site)
     anew = site.take(known)
-    assert len(site.opened) == 3, "what is known is read again, for nobody else has it"
+    assert len(site.opened) == 3, "known content is read again, for no other copy exists"
     site.snapshots.verify(anew.id)
     assert site.restored(anew.id) == site.files()
     site.snapshots.prune(1)

@@ -1,4 +1,4 @@
-"""Snapshots in a folder: taken, deduplicated, listed, checked, read back and let go."""
+"""Snapshots in a folder: taken, deduplicated, listed, checked, restored and deleted."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_a_known_id_is_no_promise_that_the_content_is_kept(site: SnapshotSite) -
     taken = other.take(known)
     assert set(site.files()) - set(other.opened) == {"projects/Line 1/view.json"}, "its copy was read"
     assert other.restored(taken.id) == site.files()
-    # Whoever knows wrongly gets what lies there.
+    # A wrong hint gives the content on disk.
     site.write("run.sh", b"longer than before\n")
     wrong = other.take(known)
     assert other.opened == ["run.sh"]
@@ -199,7 +199,7 @@ def test_retention_keeps_the_newest_and_all_that_they_need(site: SnapshotSite, c
     clock.now += 60
     last = site.take()
     assert set(site.snapshots.prune(1)) == {snapshot.id for snapshot in kept}
-    assert names(site) == {f"{last.id}.manifest"}, "packs that nobody needs are gone"
+    assert names(site) == {f"{last.id}.manifest"}, "unused packs are gone"
 
 
 def test_one_that_was_asked_for_by_name_stays(site: SnapshotSite) -> None:

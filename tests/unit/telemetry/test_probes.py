@@ -1,4 +1,4 @@
-"""Probes over real HTTP: what is asked is answered, what is wrong is named, nothing else is told."""
+"""Probes over real HTTP: checks are answered, a failed one is named, nothing else is shown."""
 
 from __future__ import annotations
 

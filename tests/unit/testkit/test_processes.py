@@ -1,4 +1,4 @@
-"""Servers start with a log, say why they died, and leave nobody behind."""
+"""Servers start with a log, say why they died, and leave no process behind."""
 
 from __future__ import annotations
 

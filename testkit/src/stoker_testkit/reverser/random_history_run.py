@@ -79,55 +79,55 @@ class RandomHistoryEnvironment(Stoppable):
 class RandomHistoryRun:
     """The histories of these seeds."""
 
-    def __init__(self, world: RandomHistoryEnvironment, seeds: Sequence[int]) -> None:
-        self.world = world
+    def __init__(self, environment: RandomHistoryEnvironment, seeds: Sequence[int]) -> None:
+        self.environment = environment
         self.name = f"run-{seeds[0]}"
-        self.repository = Repository.create(world.git_http.root / f"{self.name}.git")
+        self.repository = Repository.create(environment.git_http.root / f"{self.name}.git")
         self.histories = [
             History(seed, f"line-{turn % BRANCHES}", self.repository) for turn, seed in enumerate(seeds)
         ]
         self._chance = random.Random(seeds[0])  # noqa: S311 - the same each time
-        self.faults = RandomFaults(self._chance, world.fleet, world.git)
+        self.faults = RandomFaults(self._chance, environment.fleet, environment.git)
         self.authors: Counter[str] = Counter()
         self._failed: dict[int, BaseException] = {}
         self._over = threading.Event()
 
-    def sail_and_check(self, *, stormy: bool = True) -> None:
+    def run_and_check(self, *, with_faults: bool = True) -> None:
         """Play all of it, and raise with everything that there is to know if something is wrong.
 
         In calm weather connections to git are cut and nothing else happens, no stranger pushes either: then
         only what a failed push lost can be missing, and no other change repairs it by chance.
         """
-        with self.world.people() as people:
-            self._set_up(people, stormy)
+        with self.environment.people() as people:
+            self._set_up(people, with_faults)
             self.faults.do_due_work()
             wrong: dict[int, list[str]] = {}
-            if not stormy or self._chance.random() < 0.8:
+            if not with_faults or self._chance.random() < 0.8:
                 wrong = self._await(people[ADMIN])  # otherwise the faults begin before anything was written
             if not wrong:
-                self._cross(stormy)
+                self._cross(with_faults)
                 wrong = {seed: [repr(error)] for seed, error in self._failed.items()}
                 wrong = wrong or self._await(people[ADMIN])
             self._judge(wrong)
-            if complaints := self.world.fleet.complaints():
+            if complaints := self.environment.fleet.complaints():
                 wrong.setdefault(self.histories[0].seed, []).extend(complaints)
             if wrong:
                 raise AssertionError(self._report(wrong))
             self._tear_down(people[ADMIN])
 
-    def _cross(self, stormy: bool) -> None:
+    def _cross(self, with_faults: bool) -> None:
         players = [
-            threading.Thread(target=self._play, args=(history, stormy), name=history.name)
+            threading.Thread(target=self._play, args=(history, with_faults), name=history.name)
             for history in self.histories
         ]
         for player in players:
             player.start()
         try:
             for _ in range(GUSTS):
-                for _ in range(self._chance.choice((1, 1, 2, 3)) if stormy else 0):
+                for _ in range(self._chance.choice((1, 1, 2, 3)) if with_faults else 0):
                     self.faults.inject_fault()
                     time.sleep(self._chance.uniform(0.0, 0.5))
-                if not stormy:
+                if not with_faults:
                     self.faults.cut_git()
                 self._lull()
         finally:
@@ -159,13 +159,13 @@ class RandomHistoryRun:
 
     # Before and after.
 
-    def _set_up(self, people: Mapping[str, Person], stormy: bool) -> None:
+    def _set_up(self, people: Mapping[str, Person], with_faults: bool) -> None:
         admin = people[ADMIN]
-        url = f"http://{self.world.git.address}/{self.repository.path.name}"
+        url = f"http://{self.environment.git.address}/{self.repository.path.name}"
         branches = sorted({history.branch for history in self.histories})
         self._apply(admin, "gitrepoconfigs", self.name, {"repoUrl": url, "allowedBranches": branches}, HOME)
         for history in self.histories:
-            if stormy and history.chance.random() < 0.4:
+            if with_faults and history.chance.random() < 0.4:
                 history.push()  # the branch is there already
             self._make_rooms(admin, history)
             for _ in range(DEEDS_BEFORE):
@@ -227,15 +227,15 @@ class RandomHistoryRun:
 
     # The histories.
 
-    def _play(self, history: History, stormy: bool) -> None:
+    def _play(self, history: History, with_faults: bool) -> None:
         pace = random.Random(history.seed)  # noqa: S311 - the same each time
         try:
-            with self.world.people() as people:
+            with self.environment.people() as people:
                 for deed in range(MOST_DEEDS):
                     if self._over.is_set() and deed >= LEAST_DEEDS:
                         break
                     history.act(people)
-                    if stormy and pace.random() < 0.12:
+                    if with_faults and pace.random() < 0.12:
                         history.push()
                     time.sleep(pace.choice((0.0, LONGEST_PAUSE / 4, LONGEST_PAUSE)) * pace.random())
                 history.end(people)
@@ -283,9 +283,8 @@ class RandomHistoryRun:
             self.authors += judge.authors
 
     def _report(self, wrong: dict[int, list[str]]) -> str:
-        lines = [
-            f"{self.name}, seeds {[history.seed for history in self.histories]}: see {self.world.folder}"
-        ]
+        seeds = [history.seed for history in self.histories]
+        lines = [f"{self.name}, seeds {seeds}: see {self.environment.folder}"]
         for history in self.histories:
             if history.seed in wrong:
                 commits = [str(each) for each in commits_of(self.repository, history.branch)]

@@ -1,4 +1,4 @@
-"""YAML that nobody has checked is read as kubectl reads it, or refused in a bounded time."""
+"""Untrusted YAML is read as kubectl reads it, or refused in a bounded time."""
 
 from __future__ import annotations
 

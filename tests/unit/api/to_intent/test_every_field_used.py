@@ -2,7 +2,7 @@
 
 The types themselves are walked: a field that is added to a spec fails here until
 the adapter makes two different intents of two values. Where any two words would
-not do, the table below has them. What has no effect on the intent stands in its
+not do, the table below has them. What has no effect on the intent is in its
 own table, with the reason.
 """
 
@@ -171,7 +171,7 @@ EITHER_OR: tuple[tuple[str, ...], ...] = (
     ),
 )
 
-# What must stand beside a field for it to mean anything.
+# The fields that another field needs to have an effect.
 BESIDE: dict[str, Leaves] = {
     "snapshots.storage.s3": {"snapshots.storage.type": "s3"},
     "snapshots.storage.gcs": {"snapshots.storage.type": "gcs"},
@@ -224,7 +224,7 @@ def written(leaves: Leaves) -> dict[str, object]:
 
 
 def full_spec(field: str, every: list[str]) -> Leaves:
-    """All fields at once, but of fields that exclude each other only those that this one can stand beside."""
+    """All fields at once, but of fields that exclude each other only those that can be set with this one."""
     unwritten = set(WITHOUT_EFFECT)
     for line in EITHER_OR:
         chosen = next((prefix for prefix in line if is_at(field, prefix)), line[0])
@@ -251,7 +251,7 @@ def profile(leaves: Leaves) -> SyncProfile:
 
 
 def intents(kind: Kind, leaves: Leaves, *, tied: bool) -> tuple[ResourceIntent, GatewayIntent]:
-    """What comes out, without the notices: to be told about a field is not to use it."""
+    """The result without the notices: a notice about a field is not a use of it."""
     document = {"metadata": {"name": "sync", "namespace": "plant"}, "spec": written(leaves)}
     resource = msgspec.convert(document, kind)
     known = SettledResource(resource) if tied else merge_spec(resource)

@@ -1,4 +1,4 @@
-"""Second spellings disappear, and nothing that was said in them gets lost."""
+"""Aliases of fields disappear, and no value in them gets lost."""
 
 import pytest
 

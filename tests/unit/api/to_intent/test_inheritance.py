@@ -63,7 +63,7 @@ def test_each_layer_fills_what_the_one_before_left_out() -> None:
     assert spec.drift is not None
     assert (spec.drift.interval, spec.drift.mode) == ("20s", "restore")
     assert spec.webhook is not None
-    assert spec.webhook.port == 8443  # nobody said so: built in
+    assert spec.webhook.port == 8443  # not set: built in
 
 
 def test_lists_are_joined_with_the_own_entries_last() -> None:

@@ -1,4 +1,4 @@
-"""What the doctor makes of what it was told: differences of schemas, and the API server's own words."""
+"""The doctor's findings from API responses: differences of schemas, and the API server's own words."""
 
 from __future__ import annotations
 

@@ -159,7 +159,7 @@ async def test_a_namespace_without_an_operator_is_not_reported_to_have_one(tmp_p
     assert case.operator is None
 
 
-# Whoever does not work, or may not.
+# Components that do not work, or lack permissions.
 
 
 @pytest.mark.parametrize(
@@ -301,7 +301,7 @@ def serving(pair: KeyPair) -> Iterator[int]:
 
 
 def below_a_root(folder: Path) -> KeyPair:
-    """An authority that another one signed, which nobody has."""
+    """An authority that an unknown one signed."""
     key, root = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
     now = datetime.now(UTC)
     named = [x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, one)]) for one in ("below", "root")]

@@ -52,7 +52,7 @@ def test_what_is_left_behind_is_named_and_no_secret_is_repeated() -> None:
     assert "# GITSYNC_SUBMODULES has no counterpart; it was: recursive\n" in text
     assert "# GITSYNC_PASSWORD has no counterpart\n" in text
     assert "hunter2" not in text
-    assert "GITSYNC_ROOT" not in text, "git-sync's own folder concerns nobody any more"
+    assert "GITSYNC_ROOT" not in text, "git-sync's own folder is not needed any more"
 
 
 def test_the_annotations_that_it_asks_for_are_those_of_pods() -> None:

@@ -1,4 +1,4 @@
-"""What agents are told is judged where it is handed out, and a typo keeps no gateway from its files."""
+"""Options for agents are checked by the webhook, and a typo keeps no gateway from its files."""
 
 from __future__ import annotations
 

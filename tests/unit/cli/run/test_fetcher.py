@@ -1,4 +1,4 @@
-"""The folder that stands before all places of a fetcher's pod stands before its account, too."""
+"""The folder prefix of a fetcher's pod also applies to its service account."""
 
 from __future__ import annotations
 

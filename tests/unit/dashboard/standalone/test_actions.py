@@ -122,9 +122,9 @@ async def test_one_rollback_at_a_time_and_its_end_is_reported(place: Place) -> N
     await asyncio.sleep(0)
     assert await place.refused(DashboardAction.ROLLBACK, to_commit="a" * 40) == 409
     assert await place.refused(DashboardAction.RELEASE) == 409
-    errand = place.desk.way_back()
-    assert errand is not None
-    errand.fail(Stalled("no such snapshot", reason=Reason.SNAPSHOT_NOT_FOUND))
+    action = place.desk.way_back()
+    assert action is not None
+    action.fail(Stalled("no such snapshot", reason=Reason.SNAPSHOT_NOT_FOUND))
     with pytest.raises(Stalled, match="no such snapshot"):
         await going
 
@@ -135,9 +135,9 @@ async def test_a_user_who_waits_too_long_reads_that_the_work_goes_on(place: Plac
     assert not place.desk.goes_back, "letting go is no way back"
     await place.clock.advance(ACTION_TIMEOUT_SECONDS)
     assert "on its way" in await going
-    errand = place.desk.release()
-    assert errand is not None
-    errand.succeed("done")
+    action = place.desk.release()
+    assert action is not None
+    action.succeed("done")
 
 
 async def test_only_the_plan_that_waits_is_approved(place: Place) -> None:
@@ -165,9 +165,9 @@ async def test_a_rollback_that_is_held_is_approved_by_its_plan_and_begins_again(
     assert (resource.approval.state, resource.approval.digest) == ("Pending", plan.digest)
     assert await place.refused(DashboardAction.APPROVE, digest=DIGEST) == 409
     await place.do(DashboardAction.APPROVE, digest=plan.digest)
-    errand = place.desk.way_back()
-    assert errand is not None
-    assert (errand.to, errand.approved) == ("filler-20260101-000000", plan.digest)
+    action = place.desk.way_back()
+    assert action is not None
+    assert (action.to, action.approved) == ("filler-20260101-000000", plan.digest)
     assert place.desk.approved == frozenset(), "it is for this rollback alone"
     assert place.scene.waits_for == ""
 

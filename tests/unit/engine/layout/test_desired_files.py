@@ -284,7 +284,7 @@ def test_a_missing_collection_is_one_file_and_manages_no_other() -> None:
     assert desired.managed == ManagedPaths.of({"d/", MODE})
     assert desired.delivered == {"s -> d"}, "for the guards the source gave nothing"
     assert desired.missed == {"external": "ext -> external"}
-    assert desired.skipped == (), "the user asked for a stand-in"
+    assert desired.skipped == (), "the user asked for a placeholder"
 
 
 def test_a_missing_part_of_the_service_layout_is_no_skipped_content_and_a_mapping_of_the_user_is() -> None:

@@ -1,4 +1,4 @@
-"""Drift: what somebody else did, and what only looks like it."""
+"""Drift: changes by others, and what only looks like one."""
 
 import pytest
 

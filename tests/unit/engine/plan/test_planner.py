@@ -227,7 +227,7 @@ def test_kept_files_that_were_not_looked_for_stay_kept() -> None:
 
 
 def test_a_kept_file_that_vanished_and_is_desired_now_is_no_orphan() -> None:
-    """Or whoever approves the orphans would approve that what was just written goes again."""
+    """Or an approval of the orphans would delete what was just written."""
     ledger = wrote({"d/a": "1"}, kept=frozenset({"d/before"}))
     made = make_plan(desired({"d/before": "1"}, removed=()), LiveDifferences(), ledger, POLICY)
     assert actions(made) == actions(made.with_orphans()) == ["add d/before"]
@@ -238,7 +238,7 @@ def test_what_was_kept_stays_so_in_a_folder_that_welcomes_it_and_is_not_up_for_a
     ledger = wrote({"d/a": "1"}, kept=frozenset({"d/before", "e/elsewhere"}), mirrored=frozenset())
     made = make_plan(desired({"d/b": "1"}, removed=()), LiveDifferences(), ledger, OWNED)
     assert made.orphans_kept == ()
-    assert made.facts.kept == {"d/before"}, "and what lies in no folder of ours is nobody's business"
+    assert made.facts.kept == {"d/before"}, "and what is in no managed folder is not recorded"
     there = on_disk({"d/a": "1", "d/before": "x", "e/elsewhere": "x"}, ledger)
     assert make_plan(desired({"d/a": "1"}), there, ledger, OWNED).facts.kept == {"d/before"}
 
@@ -277,7 +277,7 @@ def test_files_that_were_welcome_in_a_folder_stay_until_their_deletion_is_approv
 
 
 def test_the_ledger_calls_mirrored_only_what_is() -> None:
-    """A folder that is `owned` today must not look tomorrow as if nobody had been welcome in it."""
+    """A folder that is `owned` today must not look tomorrow as if foreign files had been forbidden in it."""
     rules = {"d/e": OrphanPolicy.OWNED}
     made = make_plan(desired({"d/a": "1"}, folders=("d", "d/e"), orphans=rules), on_disk({}), None, POLICY)
     assert made.facts.folders == {"d", "d/e"}
@@ -530,7 +530,7 @@ def test_of_a_partial_state_drift_is_put_right_and_touched_files_are_remembered(
 
 
 def test_of_a_partial_state_what_changes_is_never_put_back_to_what_it_was() -> None:
-    """Somebody touched a file that the commit changes, and one that it deletes."""
+    """Another process touched a file that the commit changes, and one that it deletes."""
     ledger = wrote({"d/changed": "1", "d/gone": "1"})
     there = on_disk({"d/changed": "by hand", "d/gone": "by hand"}, ledger)
     made = make_plan(desired({"d/changed": "2"}, removed=("d/gone",)), there, ledger, POLICY)

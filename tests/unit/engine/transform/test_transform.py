@@ -1,4 +1,4 @@
-"""Which files are changed on their way, in which order, and what is said when they cannot be."""
+"""Which files are transformed, in which order, and the errors when they cannot be."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which paths changed is told by the kernel; what it loses, and what is not ours to watch, is told apart."""
+"""The kernel reports changed paths; lost events and unwatched folders are recognized."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from stoker_testkit.wait_until import eventually_async
 
 
 class Heard:
-    """Notices of a folder of which `kept` is watched, and what they told."""
+    """Notices of a folder of which `kept` is watched, and what they reported."""
 
     def __init__(self, root: Path, most: int = 100) -> None:
-        self.told = asyncio.Event()
-        self.notices = PathWatch(root, self.enters, self.takes, self.told.set, most=most)
+        self.reported = asyncio.Event()
+        self.notices = PathWatch(root, self.enters, self.takes, self.reported.set, most=most)
         self.paths: set[str] = set()
         self.folders: set[str] = set()
         self.everything = False
@@ -37,12 +37,12 @@ class Heard:
         self.everything |= found.everything
         return found
 
-    async def eventually_tells(self, *paths: str) -> None:
-        def all_told() -> bool:
+    async def eventually_reports(self, *paths: str) -> None:
+        def all_reported() -> bool:
             self.take()
             return {*paths} <= self.paths | self.folders
 
-        await eventually_async(all_told, 5.0, lambda: f"{paths}; {self.paths} {self.folders}")
+        await eventually_async(all_reported, 5.0, lambda: f"{paths}; {self.paths} {self.folders}")
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ async def heard(tmp_path: Path) -> AsyncIterator[Heard]:
     (tmp_path / "other").mkdir()
     made = Heard(tmp_path)
     await made.notices.start()
-    assert made.notices.take() == ChangedPaths(everything=True), "nobody knows what happened before"
+    assert made.notices.take() == ChangedPaths(everything=True), "what happened before is unknown"
     yield made
     made.notices.close()
 
@@ -63,7 +63,7 @@ async def test_only_what_is_allowed_is_watched_and_named(heard: Heard, tmp_path:
     (tmp_path / "kept/.resources/x").write_text("1")
     (tmp_path / "kept/x.log").write_text("1")
     (tmp_path / "kept/deep/x").write_text("1")
-    await heard.eventually_tells("kept/deep/x")
+    await heard.eventually_reports("kept/deep/x")
     assert (heard.paths, heard.folders, heard.everything) == ({"kept/deep/x"}, set(), False)
 
 
@@ -71,17 +71,17 @@ async def test_a_folder_that_comes_or_moves_is_named_and_watched_where_it_is(
     heard: Heard, tmp_path: Path
 ) -> None:
     (tmp_path / "kept/new/inner").mkdir(parents=True)
-    await heard.eventually_tells("kept/new")
+    await heard.eventually_reports("kept/new")
     (tmp_path / "kept/new/inner/x").write_text("1")
-    await heard.eventually_tells("kept/new/inner/x")
+    await heard.eventually_reports("kept/new/inner/x")
     (tmp_path / "kept/new").rename(tmp_path / "kept/moved")
-    await heard.eventually_tells("kept/moved")
+    await heard.eventually_reports("kept/moved")
     heard.paths.clear()
     (tmp_path / "kept/moved/inner/x").write_text("2")
-    await heard.eventually_tells("kept/moved/inner/x")
+    await heard.eventually_reports("kept/moved/inner/x")
     assert heard.paths == {"kept/moved/inner/x"}
     (tmp_path / "kept/moved").rename(tmp_path / "other/away")
-    await heard.eventually_tells("kept/moved")
+    await heard.eventually_reports("kept/moved")
     await eventually_async(lambda: heard.notices.watches == 3, 5.0, "what moved away is left")
 
 
@@ -90,9 +90,9 @@ async def test_a_folder_that_appears_later_is_watched(tmp_path: Path) -> None:
     await made.notices.start()
     made.notices.take()
     (tmp_path / "kept").mkdir()
-    await made.eventually_tells("kept")
+    await made.eventually_reports("kept")
     (tmp_path / "kept/x").write_text("1")
-    await made.eventually_tells("kept/x")
+    await made.eventually_reports("kept/x")
     made.notices.close()
 
 
@@ -114,7 +114,7 @@ async def test_a_queue_that_ran_over_is_reported_as_everything_and_its_folders_a
     heard.notices.hear(InotifyEvent(-1, inotify.OVERFLOW, ""))
     assert heard.notices.take() == ChangedPaths(everything=True)
     (tmp_path / "kept/silent/x").write_text("1")
-    await heard.eventually_tells("kept/silent/x")
+    await heard.eventually_reports("kept/silent/x")
 
 
 async def test_a_limit_of_watches_is_known(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What opens a repository: told apart without being shown."""
+"""Credentials of a repository: distinguished without being shown."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ from stoker_testkit.repositories.ssh_keys import make_ssh_key
 
 MAIN = GitRef("main")
 NAME = "forge.invalid"
-"""No resolver answers for it (RFC 6761): whoever reaches it was told the address."""
+"""No resolver answers for it (RFC 6761): a client that reaches it was given the address."""
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""Keys and known hosts: what is mended, what is refused, and who is known."""
+"""SSH keys and known hosts: what is repaired, what is refused, and which hosts are known."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ serveralivecountmax 4
 
 @pytest.mark.parametrize(("strict", "shown"), [("yes", "true"), ("no", "false")])
 def test_ssh_itself_says_what_it_would_do(tmp_path: Path, strict: str, shown: str) -> None:
-    """`ssh -G` connects to nobody and prints every setting as it holds in the end."""
+    """`ssh -G` does not connect and prints every effective setting."""
     environment = {
         "PATH": os.environ["PATH"],
         "HOME": str(tmp_path),
@@ -237,15 +237,15 @@ def test_a_host_key_is_accepted_unseen_only_without_known_hosts(
         ssh_environment(tmp_path, url, GitSshKey(key, b"x" * (MAX_BYTES + 1)), True)
 
 
-def nobody(uid: int) -> None:
+def no_passwd_entry(uid: int) -> None:
     raise KeyError(uid)
 
 
 async def test_a_user_without_an_entry_in_passwd_gets_the_reason_that_ssh_does_not_give(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """ssh itself ends with "No user exists for uid", whatever it is told."""
-    monkeypatch.setattr(pwd, "getpwuid", nobody)
+    """ssh itself ends with "No user exists for uid", whatever its options are."""
+    monkeypatch.setattr(pwd, "getpwuid", no_passwd_entry)
     monkeypatch.setattr(passwd, "nss_wrapper_path", lambda: None)
     url, access = RepoUrl("git@127.0.0.1:r.git"), RepoAccess(GitSshKey(Secret(PLAIN[4])))
     with pytest.raises(Misconfigured, match=f"ssh refuses to run for user id {os.getuid()}"):
@@ -255,7 +255,7 @@ async def test_a_user_without_an_entry_in_passwd_gets_the_reason_that_ssh_does_n
 def test_a_user_without_an_entry_gets_one_that_only_ssh_sees(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pwd, "getpwuid", nobody)
+    monkeypatch.setattr(pwd, "getpwuid", no_passwd_entry)
     monkeypatch.setattr(passwd, "nss_wrapper_path", lambda: Path("/lib/wrapper.so"))
     login = GitSshKey(Secret(PLAIN[4]))
     environment = ssh_environment(tmp_path, RepoUrl("git@127.0.0.1:r.git"), login, False)

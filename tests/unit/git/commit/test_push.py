@@ -54,7 +54,7 @@ SAID: dict[str, tuple[str, type[StokerError]]] = {
         PushBehind,
     ),
     "the same to a newer git": (rejected("incorrect old value provided"), PushBehind),
-    "a branch that somebody made meanwhile": (rejected("reference already exists"), PushBehind),
+    "a branch that was made meanwhile": (rejected("reference already exists"), PushBehind),
     "Gitea": (
         rejected("pre-receive hook declined", "Gitea: Not allowed to push to protected branch main"),
         PushDeclined,

@@ -50,7 +50,7 @@ class MirrorSite:
         return Mirror(remote, self.cache, clock, limits or FetchLimits())
 
     async def fetched(self, commit: CommitId, mirror: Mirror | None = None) -> Path:
-        """Where it lies afterwards."""
+        """Its path afterwards."""
         mirror = mirror or self.mirror()
         async with mirror.held():
             await mirror.fetch(commit, MAIN)

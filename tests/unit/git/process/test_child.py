@@ -98,7 +98,7 @@ async def test_a_program_that_is_not_there_is_an_error_at_once() -> None:
 
 @pytest.mark.parametrize("over", [0, 1, 7, 15, 16, 17, 40])
 async def test_a_secret_that_the_cut_goes_through_is_hidden(over: int) -> None:
-    """Only the end of a long complaint is kept; the secret stands where it begins."""
+    """Only the end of a long message is kept; the secret is where it begins."""
     secret = "s3cret-0123456789"
     after = MAX_STDERR - len(secret) + over
     script = f"printf '{secret}' >&2; head -c {after} /dev/zero | tr '\\0' x >&2; exit 1"

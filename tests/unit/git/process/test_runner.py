@@ -52,7 +52,7 @@ def runner(tmp_path: Path) -> GitRunner:
 
 @asynccontextmanager
 async def tcp_server(handler: Handler) -> AsyncIterator[int]:
-    """A server that behaves badly, and lets go of every connection in the end."""
+    """A server that behaves badly, and closes every connection in the end."""
     open_writers: list[asyncio.StreamWriter] = []
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -310,7 +310,7 @@ async def test_a_wrong_password_is_an_authentication_failure(
 
 
 async def test_a_local_repository_of_another_user_can_be_read(runner: GitRunner, tmp_path: Path) -> None:
-    """A mirror that is mounted into a pod belongs to somebody else; git alone would refuse it."""
+    """A mirror that is mounted into a pod belongs to another user; git alone would refuse it."""
     repository = Repository.create(tmp_path / 'it\'s "quoted".git')
     tip = repository.commit({"a": "1"})
     if os.geteuid() == 0:  # only root can give files away

@@ -305,4 +305,4 @@ async def test_the_history_is_searched_once_for_each_shortened_id(
     await resolve_ref(remote, GitRef(old[:8]))
     git_http.requests.clear()
     assert await resolve_ref(remote, GitRef(old[:8])) == old
-    assert len(git_http.requests) == 2  # the refs, since somebody may have made one of that name
+    assert len(git_http.requests) == 2  # the refs, since one of that name may have been made

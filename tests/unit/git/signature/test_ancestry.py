@@ -49,7 +49,7 @@ class CommitGraph:
         self.mirror.git("fetch", "-q", self.remote.url, f"+{commit}:refs/stoker/wanted")
 
     async def descends(self, ancestor: str, commit: str, ref: GitRef = MAIN) -> bool:
-        """The answer; the mirror is as it was, and nothing lies beside it."""
+        """The answer; the mirror is as it was, and there is nothing beside it."""
         before = self._state()
         self.server.requests.clear()
         try:

@@ -1,4 +1,4 @@
-"""TLS among replicas: who has the certificate is let in, and nobody else."""
+"""TLS among replicas: a client with the certificate is accepted, and no other."""
 
 from __future__ import annotations
 

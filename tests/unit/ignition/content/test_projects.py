@@ -39,7 +39,7 @@ def test_projects_are_distinguished_from_everything_else() -> None:
     )
     touched = AffectedContent.by(plan)
     assert touched.projects == {"A", "B", "C"}
-    assert touched.elsewhere, "files that lie beside the projects belong to none"
+    assert touched.elsewhere, "files beside the projects belong to none"
     assert not touched.config
     assert not AffectedContent.by(SyncPlan(writes=(write("projects/A/x"),))).elsewhere
 

@@ -1,4 +1,4 @@
-"""What is wrong with a gateway is said so that whoever runs the plant can mend it."""
+"""The doctor describes a gateway's problem so that an operator can fix it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is owed to a gateway outlives the process, and cannot be made to lie."""
+"""Pending gateway work outlives the process, and cannot be falsified."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def state(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def debts(state: Path) -> PendingWorkStore:
+def pending(state: Path) -> PendingWorkStore:
     return PendingWorkStore(StateFiles(state))
 
 
@@ -32,29 +32,29 @@ ALL_OF_IT = PendingWork(
 
 
 def test_nothing_is_pending_at_first_and_looking_leaves_no_trace(
-    debts: PendingWorkStore, state: Path
+    pending: PendingWorkStore, state: Path
 ) -> None:
-    assert debts.owed() is None
-    debts.settle()
+    assert pending.owed() is None
+    pending.settle()
     assert not state.exists()
 
 
-def test_pending_work_is_found_by_the_next_process(debts: PendingWorkStore, state: Path) -> None:
-    debts.remember(ALL_OF_IT)
+def test_pending_work_is_found_by_the_next_process(pending: PendingWorkStore, state: Path) -> None:
+    pending.remember(ALL_OF_IT)
     assert PendingWorkStore(StateFiles(state)).owed() == ALL_OF_IT
     assert (state / STATE_FILE).stat().st_mode & 0o777 == 0o600
     assert state.stat().st_mode & 0o777 == 0o700
     assert [one.name for one in state.iterdir()] == [STATE_FILE]
-    debts.settle()
-    assert debts.owed() is None
+    pending.settle()
+    assert pending.owed() is None
 
 
-def test_pending_work_adds_up(debts: PendingWorkStore) -> None:
-    debts.remember(ALL_OF_IT)
-    debts.incur(
+def test_pending_work_adds_up(pending: PendingWorkStore) -> None:
+    pending.remember(ALL_OF_IT)
+    pending.incur(
         PendingWork(gone=frozenset({"projects/B"}), quarantined=frozenset({"com.example.new"}), lock_ends=1.0)
     )
-    assert debts.owed() == PendingWork(
+    assert pending.owed() == PendingWork(
         scan=True,
         gone=frozenset({"projects/Line 1", "projects/B"}),
         modules=ALL_OF_IT.modules,
@@ -67,39 +67,39 @@ def test_pending_work_adds_up(debts: PendingWorkStore) -> None:
     "content", [b"", b"{", b"[]", b"\xff\xfe", b"[" * 100_000, b'{"gone": 7, "lockEnds": "x"}']
 )
 def test_a_mark_that_cannot_be_read_still_means_a_scan(
-    debts: PendingWorkStore, state: Path, content: bytes
+    pending: PendingWorkStore, state: Path, content: bytes
 ) -> None:
     state.mkdir()
     (state / STATE_FILE).write_bytes(content)
-    assert debts.owed() == PendingWork()
+    assert pending.owed() == PendingWork()
 
 
 def test_a_link_in_place_of_the_folder_is_not_followed(
-    debts: PendingWorkStore, state: Path, tmp_path: Path
+    pending: PendingWorkStore, state: Path, tmp_path: Path
 ) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     state.symlink_to(elsewhere)
     with pytest.raises(Retry) as refused:
-        debts.incur()
+        pending.incur()
     assert refused.value.reason is Reason.DATA_VOLUME_FAILED
     assert list(elsewhere.iterdir()) == []
 
 
 def test_a_link_in_place_of_a_mark_is_not_followed(
-    debts: PendingWorkStore, state: Path, tmp_path: Path
+    pending: PendingWorkStore, state: Path, tmp_path: Path
 ) -> None:
     state.mkdir()
     (tmp_path / "precious").write_text("mine")
     (state / f"{STATE_FILE}.new").symlink_to(tmp_path / "precious")
-    debts.incur()
+    pending.incur()
     assert (tmp_path / "precious").read_text() == "mine"
     assert (state / STATE_FILE).is_file()
     assert not (state / STATE_FILE).is_symlink()
 
 
-def test_a_mark_that_is_already_so_is_not_written_again(debts: PendingWorkStore, state: Path) -> None:
-    debts.incur()
+def test_a_mark_that_is_already_so_is_not_written_again(pending: PendingWorkStore, state: Path) -> None:
+    pending.incur()
     before = (state / STATE_FILE).stat().st_ino
-    debts.incur()
+    pending.incur()
     assert (state / STATE_FILE).stat().st_ino == before

@@ -82,7 +82,7 @@ async def test_a_released_gateway_is_starting_until_it_was_seen_or_takes_too_lon
 ) -> None:
     async def why_not() -> Reason:
         with pytest.raises(Retry) as refused:
-            await readiness.check()  # nobody listens there
+            await readiness.check()  # no process listens there
         return refused.value.reason
 
     assert await why_not() is Reason.GATEWAY_UNREACHABLE
@@ -128,7 +128,7 @@ class Asked:
 
 
 class JumpingClock(ManualClock):
-    """Nobody waits: who sleeps moves the time."""
+    """Nothing waits: a sleep moves the time."""
 
     async def sleep(self, seconds: float) -> None:
         self._move_to(self.monotonic() + seconds)

@@ -27,7 +27,7 @@ BACKUP = RedundancyState(wanted=NEW, here=OLD, role=RedundancyRole.BACKUP, peer=
 @pytest.mark.parametrize(
     ("pair", "course"),
     [
-        pytest.param(RedundancyState(wanted=NEW), BackupAction.SYNC, id="one that stands alone syncs"),
+        pytest.param(RedundancyState(wanted=NEW), BackupAction.SYNC, id="a standalone gateway syncs"),
         pytest.param(replace(BACKUP, role=RedundancyRole.PRIMARY), BackupAction.SYNC, id="a primary syncs"),
         pytest.param(
             replace(BACKUP, role=RedundancyRole.STANDALONE, said="Master"),
@@ -52,10 +52,10 @@ BACKUP = RedundancyState(wanted=NEW, here=OLD, role=RedundancyRole.BACKUP, peer=
         pytest.param(
             replace(BACKUP, initial=True, primary=None),
             BackupAction.SYNC,
-            id="before the first start nobody is waited for",
+            id="before the first start there is no wait",
         ),
         pytest.param(
-            replace(BACKUP, peer=""), BackupAction.SYNC, id="a backup of nobody syncs, with a warning"
+            replace(BACKUP, peer=""), BackupAction.SYNC, id="a backup without a primary syncs, with a warning"
         ),
         pytest.param(
             replace(BACKUP, primary=None), BackupAction.WAIT, id="it waits for one that has not reported"

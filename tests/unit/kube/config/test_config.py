@@ -22,7 +22,7 @@ from stoker_testkit.certificates import Authority
 from stoker_testkit.manual_clock import ManualClock
 
 AUTHORITY = Authority("unit tests")
-CANARY = "canary-3f9c1a"  # stands for every secret: it must never be seen in an error or a repr
+CANARY = "canary-3f9c1a"  # in place of every secret: it must never be seen in an error or a repr
 NOW = datetime.now(UTC)
 
 

@@ -1,4 +1,4 @@
-"""Reporting Events while nobody answers: it never waits, never raises, and never fills the memory."""
+"""Reporting Events during an outage: it never waits, never raises, and never fills the memory."""
 
 from __future__ import annotations
 

@@ -144,7 +144,7 @@ async def test_a_lease_that_is_touched_by_hand_stops_its_leader(theft: str) -> N
     await pass_time(5.5)
     assert not first.remaining
     assert it.calls[:2] == ["a started", "a stopped"]
-    await pass_time(20)  # nobody else wanted it: a new term, begun anew
+    await pass_time(20)  # no other process wanted it: a new term, begun anew
     assert it.acting() == ["a"]
     assert len(it.terms["a"]) == 2
     await it.end()

@@ -162,7 +162,7 @@ async def test_a_candidate_that_never_led_leaves_the_lease_alone_when_it_stops()
 async def test_a_claim_whose_answer_never_came_is_given_back_too() -> None:
     it = Candidates()
     it.start("a")
-    await pass_time(0.007)  # its first look is on the way back; the claim follows
+    await pass_time(0.007)  # the response to its first read is on its way; the claim follows
     it.fates["a"] = RequestOutcome(lost_back=True)
     await pass_time(1)
     assert it.holder == "a"
@@ -213,7 +213,7 @@ async def test_a_leader_knows_the_lease_as_it_was_before_its_own_claim() -> None
     it = Candidates()
     metadata = {"name": LEASE, "annotations": {"stoker.io/shards": "2"}}
     it.server.put(LEASE_PATH, {"metadata": metadata, "spec": {"holderIdentity": ""}})
-    it.fates["a"] = RequestOutcome(lost_back=True)  # the claim arrives, and nobody hears of it
+    it.fates["a"] = RequestOutcome(lost_back=True)  # the claim arrives, and its response is lost
     it.start("a")
     await pass_time(4)
     it.fates["a"] = RequestOutcome()

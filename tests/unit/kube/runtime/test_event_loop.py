@@ -42,7 +42,7 @@ def test_a_connection_that_breaks_off_in_the_handshake_closes_no_other_file(
     async def connect_again_and_again() -> int:
         loop, trust, broken = asyncio.get_running_loop(), ssl.create_default_context(), 0
         for _ in range(TRIES):
-            # Whoever closes a descriptor twice closes one of these.
+            # Closing a descriptor twice closes one of these.
             reader, writer = os.pipe()
             with socket.socket() as mine, contextlib.suppress(OSError):
                 mine.setblocking(False)

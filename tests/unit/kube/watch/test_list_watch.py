@@ -1,4 +1,4 @@
-"""The protocol of list and watch, told line by line and without a network."""
+"""The protocol of list and watch, line by line and without a network."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def watch_run() -> ListWatchRun:
 
 @pytest.fixture
 def watching(watch_run: ListWatchRun) -> ListWatchRun:
-    """Listed at 10 with two objects, and nobody has been told anything yet."""
+    """Listed at 10 with two objects, and nothing was delivered yet."""
     watch_run.listed("10", item("a", "ua", "3"), item("b", "ub", "7"))
     watch_run.fresh()
     return watch_run
@@ -203,7 +203,7 @@ class TestListing:
 
 
 class TestDifferences:
-    """What a list finds that no watch has told."""
+    """What a list finds that no watch has delivered."""
 
     @pytest.mark.parametrize(
         ("items", "lines"),
@@ -423,7 +423,7 @@ class TestBrokenStreams:
     @pytest.mark.parametrize(
         "error",
         [Forbidden("no", status=403), NotFound("no such kind", status=404), Stalled("whatever")],
-        ids=["forbidden", "not found", "anything a human must mend"],
+        ids=["forbidden", "not found", "anything a human must fix"],
     )
     def test_an_error_that_needs_a_human_is_retried_slowly_and_from_a_list(
         self, watching: ListWatchRun, error: StokerError

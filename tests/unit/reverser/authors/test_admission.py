@@ -28,10 +28,10 @@ MAPS = GroupResource("", "configmaps")
 
 class Listener:
     def __init__(self) -> None:
-        self.told: list[AuthorFact] = []
+        self.sent: list[AuthorFact] = []
 
     def tell(self, fact: AuthorFact) -> None:
-        self.told.append(fact)
+        self.sent.append(fact)
 
 
 class Intake:
@@ -83,7 +83,7 @@ def review(user: str = "alice", operation: str = "UPDATE", **more: Any) -> bytes
 
 
 def change(user: str, uid: str) -> bytes:
-    """Somebody changes a to b."""
+    """A user changes a to b."""
     return review(user, object=config_map("b", uid), oldObject=config_map("a", uid, "1"))
 
 
@@ -104,16 +104,16 @@ async def test_who_asks_is_known_after_the_answer_here_and_elsewhere() -> None:
         assert it.author(config_map("b"), "1") is None
         await it.intake.settle()
         assert it.author(config_map("b"), "1") == "alice"
-        (result,) = it.peers.told
+        (result,) = it.peers.sent
         assert (result.user.name, result.user.groups, result.before) == ("alice", ("dev",), "1")
         assert it.intake.counts["fact"] == 1
 
 
 async def test_the_answer_does_not_wait_for_what_is_still_to_be_read() -> None:
-    it = Intake()  # nobody reads
+    it = Intake()  # the queue is not read
     for number in range(100):
         assert allowed(await it.intake.review(review(uid=f"r{number}"))) == f"r{number}"
-    assert it.peers.told == []
+    assert it.peers.sent == []
     async with it.reading():
         await it.intake.settle()
     assert it.intake.counts["fact"] == 100
@@ -137,7 +137,7 @@ async def test_what_tells_nothing_is_allowed_and_counted(more: dict[str, Any], r
     async with Intake().reading() as it:
         assert allowed(await it.intake.review(review(**more))) == "r1"
         await it.intake.settle()
-        assert it.peers.told == []
+        assert it.peers.sent == []
         assert it.intake.counts[result] == 1
         assert sum(it.intake.counts.values()) == 1
         assert f'author_reviews_total{{result="{result}"}} 1.0' in it.metrics.page(it.metrics.read()).decode()
@@ -173,7 +173,7 @@ async def test_an_object_nested_without_end_is_answered() -> None:
         with contextlib.suppress(InvalidValue):  # too deep even to look for whom to answer
             assert allowed(await it.intake.review(body)) == "r1"
         await it.intake.settle()
-        assert it.peers.told == []
+        assert it.peers.sent == []
 
 
 _JSON = st.recursive(
@@ -237,7 +237,7 @@ async def test_a_flood_leaves_doubts_and_never_a_wrong_author(bounds: IntakeBoun
     assert it.intake.counts == {"fact": 3, "none": 0, "dry_run": 0, "malformed": 0, "doubt": 1}
     assert it.author(config_map("b", "alice"), "1") is None
     assert it.author(config_map("b", "carol"), "1") == "carol"
-    assert [fact.is_doubt for fact in it.peers.told] == [True, False, False, False]
+    assert [fact.is_doubt for fact in it.peers.sent] == [True, False, False, False]
 
 
 async def test_what_waits_is_bounded_however_much_comes() -> None:
@@ -271,7 +271,7 @@ async def test_an_object_that_would_take_too_much_memory_leaves_a_doubt(operatio
     async with Intake().reading() as it:
         await it.intake.review(body)
         await it.intake.settle()
-        (doubt,) = it.peers.told
+        (doubt,) = it.peers.sent
         assert doubt.is_doubt
         assert (doubt.uid, doubt.before) == ("u", "1")
         assert it.author(poisoned, "1", ChangeOperation(operation)) is None

@@ -1,4 +1,4 @@
-"""How a user stands in a commit."""
+"""The name and the address of a user in a commit."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ async def test_what_one_learns_all_others_know(replicas: list[Replica]) -> None:
     everybody = {await each.start() for each in replicas}
     for each in replicas:
         each.named = everybody
-    # The first look of each found nobody yet: one of them is told, and the others hear of it by greetings.
+    # The first lookup of each found no peer yet: one gets the fact, and the others get it by greetings.
     replicas[0].peers.tell(fact(1))
     await eventually_async(lambda: replicas[1].knows(1) and replicas[2].knows(1), 20, "both know")
 
@@ -151,7 +151,7 @@ async def test_a_replica_that_restarts_in_the_same_place_gets_them_again(replica
     again = Replica(first.named)
     replicas.append(again)
     await again.start(port=place.port)
-    await eventually_async(lambda: again.knows(1), 20, "its successor is told, too")
+    await eventually_async(lambda: again.knows(1), 20, "its successor gets it, too")
 
 
 async def test_a_peer_that_is_away_for_a_while_gets_everything(replicas: list[Replica]) -> None:
@@ -164,7 +164,7 @@ async def test_a_peer_that_is_away_for_a_while_gets_everything(replicas: list[Re
     await away.stop()
     for number in range(1000):
         old.peers.tell(fact(number))
-    await asyncio.sleep(0)  # telling has returned; nobody was waited for
+    await asyncio.sleep(0)  # the call has returned without waiting for a peer
     await away.start(port=place.port)
     await eventually_async(lambda: all(map(away.knows, range(1000))), 20, "nothing is lost")
 
@@ -179,7 +179,7 @@ async def test_a_peer_that_is_gone_is_forgotten(replicas: list[Replica]) -> None
     await gone.stop()
     old.named = set()
     old.peers._look.set()
-    await eventually_async(lambda: not old.peers._links, 20, "it is let go")
+    await eventually_async(lambda: not old.peers._links, 20, "its link is closed")
     old.peers.tell(fact())
     assert sum(map(len, old.peers._links.values())) == 0
 
@@ -254,7 +254,7 @@ async def test_what_is_too_old_is_not_sent() -> None:
 
 @given(st.lists(st.tuples(st.sampled_from(["tell", "send", "fail"]), st.integers(1, 400)), max_size=40))
 def test_a_queue_keeps_order_and_loses_nothing_but_the_oldest(steps: list[tuple[str, int]]) -> None:
-    """Against a plain list: whatever is told, sent and put back."""
+    """Against a plain list: whatever is queued, sent and put back."""
     queue = link(ManualClock(), Counter())
     model: list[bytes] = []
     sent: list[bytes] = []
@@ -284,10 +284,10 @@ def test_facts_are_on_the_wire_what_they_are_in_memory() -> None:
 
 
 def peers(authors: AuthorAttribution) -> ReplicaPeers:
-    async def nobody() -> list[ReplicaAddress]:
+    async def no_peers() -> list[ReplicaAddress]:
         return []
 
-    return ReplicaPeers(authors, MutualTls(NAME), nobody, instance="me", clock=ManualClock())
+    return ReplicaPeers(authors, MutualTls(NAME), no_peers, instance="me", clock=ManualClock())
 
 
 @pytest.mark.parametrize(

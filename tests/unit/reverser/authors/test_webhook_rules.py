@@ -132,7 +132,7 @@ def test_even_a_selection_of_everything_names_each_kind() -> None:
 
 
 def test_of_two_versions_the_preferred_one_is_asked_about() -> None:
-    """What is written in the other is converted by the API server, and told in this one."""
+    """What is written in the other is converted by the API server, and sent in this one."""
     both = watch_rule("a", "deployments", apiVersions=["v1", "v1beta2"])
     assert {each.version for each in asked(*both)} == {"v1"}
     old = watch_rule("a", "pumps", apiVersions=["v1"])

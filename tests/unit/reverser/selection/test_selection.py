@@ -318,9 +318,9 @@ def test_an_orphan_is_judged_by_the_list_that_would_show_it() -> None:
         selection.listed_in(key("apps/v1beta2/deployments/shop/a"), PRODUCTION) == watched["deployments.apps"]
     )
     assert selection.deletes(key("apps/v1beta2/deployments/shop/a"), PRODUCTION)
-    for nobody in ("/v1/configmaps/ops/a", "/v1/services/shop/a", "/v1/configmaps//a"):
-        assert selection.listed_in(key(nobody), PRODUCTION) is None
-        assert not selection.deletes(key(nobody), PRODUCTION)
+    for unselected in ("/v1/configmaps/ops/a", "/v1/services/shop/a", "/v1/configmaps//a"):
+        assert selection.listed_in(key(unselected), PRODUCTION) is None
+        assert not selection.deletes(key(unselected), PRODUCTION)
     assert selection.listed_in(key("/v1/configmaps/shop/a"), DestinationRef("system", "other")) is None
 
 

@@ -36,7 +36,7 @@ def change(
     return PendingFileChange(key, f"{name}.yaml", content, done, at, author, observed)
 
 
-def told(
+def by_author(
     commits: tuple[PlannedCommit, ...] | list[PlannedCommit],
 ) -> list[tuple[str | None, dict[str, bytes | None]]]:
     return [
@@ -47,7 +47,7 @@ def told(
 
 def test_consecutive_changes_of_one_author_are_one_commit() -> None:
     changes = [change("a", ALICE), change("b", ALICE), change("c", BOB), change("d", BOB)]
-    assert told(plan_commits(changes, BatchLimits())) == [
+    assert by_author(plan_commits(changes, BatchLimits())) == [
         ("alice", {"a": b"x", "b": b"x"}),
         ("bob", {"c": b"x", "d": b"x"}),
     ]
@@ -55,7 +55,7 @@ def test_consecutive_changes_of_one_author_are_one_commit() -> None:
 
 def test_three_hands_on_one_object_are_three_commits_in_order() -> None:
     changes = [change("a", ALICE, b"1"), change("a", BOB, b"2"), change("a", ALICE, b"3")]
-    assert told(plan_commits(changes, BatchLimits())) == [
+    assert by_author(plan_commits(changes, BatchLimits())) == [
         ("alice", {"a": b"1"}),
         ("bob", {"a": b"2"}),
         ("alice", {"a": b"3"}),
@@ -64,7 +64,11 @@ def test_three_hands_on_one_object_are_three_commits_in_order() -> None:
 
 def test_an_unknown_author_is_no_other_author() -> None:
     changes = [change("a", ALICE, b"1"), change("a", None, b"2"), change("a", ALICE, b"3")]
-    assert [author for author, _ in told(plan_commits(changes, BatchLimits()))] == ["alice", None, "alice"]
+    assert [author for author, _ in by_author(plan_commits(changes, BatchLimits()))] == [
+        "alice",
+        None,
+        "alice",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -166,7 +170,7 @@ def test_the_author_is_looked_up_when_changes_are_taken() -> None:
         return ALICE
 
     taken = batcher.take(author_of)
-    assert told(taken) == [("alice", {"a": b"x"}), ("bob", {"b": b"x"}), (None, {"c": b"x"})]
+    assert by_author(taken) == [("alice", {"a": b"x"}), ("bob", {"b": b"x"}), (None, {"c": b"x"})]
     assert len(asked) == 1
 
 
@@ -186,17 +190,17 @@ def test_a_change_waits_a_moment_for_the_fact_of_another_replica_and_nothing_ove
     batcher.add(change("b", observed=second, at=1.02))
     known = {second: BOB}
     taken = batcher.take(known.get, now=1.03, patience=0.05)
-    assert told(taken) == [(None, {"listed": b"x"})]
+    assert by_author(taken) == [(None, {"listed": b"x"})]
     assert batcher.due_at() == pytest.approx(1.04)  # it is asked about again soon
     known[first] = ALICE
-    assert told(batcher.take(known.get, now=1.04, patience=0.05)) == [
+    assert by_author(batcher.take(known.get, now=1.04, patience=0.05)) == [
         ("alice", {"a": b"x"}),
         ("bob", {"b": b"x"}),
     ]
     assert batcher.due_at() is None
     batcher.add(change("c", observed=first._replace(uid="w"), at=2.0))
     assert batcher.take(known.get, now=2.01, patience=0.05) == ()
-    assert told(batcher.take(known.get, now=2.05, patience=0.05)) == [(None, {"c": b"x"})]
+    assert by_author(batcher.take(known.get, now=2.05, patience=0.05)) == [(None, {"c": b"x"})]
     assert len(batcher) == 4
 
 

@@ -61,9 +61,9 @@ def test_a_folder_of_ours_or_of_another_gets_no_marker() -> None:
 
 def test_an_author_is_named_and_the_controller_commits() -> None:
     plans = [planned("a", author=RequestUser("alice")), planned("b")]
-    alice, nobody = MAKER.made(box(), plans, [], at=1.0, when=5)
+    alice, unknown = MAKER.made(box(), plans, [], at=1.0, when=5)
     assert alice.commit.author.name == "alice"
-    assert nobody.commit.author == nobody.commit.committer == alice.commit.committer
+    assert unknown.commit.author == unknown.commit.committer == alice.commit.committer
     assert "X-ConfigButler-Author: alice" in alice.commit.message
 
 

@@ -47,4 +47,4 @@ def test_paths_do_not_mix_and_memory_is_bounded() -> None:
     loops = LoopDetector(most=2)
     for path in ("a", "b", "c"):
         assert not any(run(loops, "ABA", path=path))
-    assert not loops.goes_on("a", "A", "B", 3.0), "its past was let go"
+    assert not loops.goes_on("a", "A", "B", 3.0), "its past was forgotten"

@@ -192,7 +192,7 @@ def test_an_object_that_was_refused_stays_reported_until_it_is_written(box: Box)
     box.batcher.settle(box.take_all())
     box.settled([path], {path: "is a folder"})
     assert box.unwritten == {path: "is a folder"}
-    box.write("a", b"1")  # comes by once more: it is tried again, and told as long as it does not work
+    box.write("a", b"1")  # once more: it is tried again, and reported as long as it fails
     assert box.unwritten
     box.batcher.settle(box.take_all())
     box.settled([path], {})
@@ -223,7 +223,7 @@ def test_a_path_in_a_loop_is_held(box: Box) -> None:
     box.write("other", b"1")
     assert box.loops.held == (box.path_of(key("a")),)
     assert [name for _, name in box.taken()].count("other") == 1
-    assert box.known(box.path_of(key("a"))) == blob_of(b"B"), "what stands there stays"
+    assert box.known(box.path_of(key("a"))) == blob_of(b"B"), "what is there stays"
 
 
 def test_the_last_commits_that_arrived_are_remembered_the_newest_first(box: Box) -> None:

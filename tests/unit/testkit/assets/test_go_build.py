@@ -1,4 +1,4 @@
-"""Building the binaries, with a stand-in for the Go compiler."""
+"""Building the binaries, with a fake Go compiler."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fetching definitions of kinds of others, with a stand-in for the Go client."""
+"""Fetching CRDs of other projects, with a fake Go client."""
 
 from __future__ import annotations
 

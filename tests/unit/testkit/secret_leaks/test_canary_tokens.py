@@ -58,7 +58,7 @@ def test_what_is_packed_in_a_repository_or_an_archive_is_found(canaries: Canarie
     assert any("an object of" in one for one in found)
     assert any("unpacked" in one for one in found)
     assert any("a file name" in one for one in found)
-    assert not [one for one in found if VALUE in one], "what is found is told by name"
+    assert not [one for one in found if VALUE in one], "a finding names the credential"
 
 
 def test_of_secrets_only_the_data_may_hold_one(canaries: Canaries) -> None:

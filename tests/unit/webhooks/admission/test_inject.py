@@ -358,7 +358,7 @@ def test_with_a_shared_volume_the_agent_reads_it_and_needs_no_login() -> None:
     }
     resource = ignition_sync(git=git, storage={"size": "5Gi"})
     alone = injected(pod(), resource)
-    assert "/shared-repo" not in mounts_of(alone), "nobody makes volumes in this installation"
+    assert "/shared-repo" not in mounts_of(alone), "this installation makes no volumes"
     assert "/etc/stoker/git-credentials" in mounts_of(alone)
     rules = InjectionRules(AgentInstallation(ImageRef.parse("registry.test/stoker:1.0"), shared_volumes=True))
     after = injected(pod(), resource, rules)

@@ -1,4 +1,4 @@
-"""Which resource a pod belongs to, and what it is told where that is not clear."""
+"""Which resource a pod belongs to, and the refusal where that is not clear."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many equal wishes become one write, and none is lost."""
+"""Many equal requests become one write, and none is lost."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LOOK = WebhookSyncRequest(WebhookCaller.GENERIC, GitRef("main"))
 
 @dataclass
 class Writer:
-    """Writes that take a second each, and fail when told to."""
+    """Writes that take a second each, and fail when a test wants it."""
 
     clock: ManualClock = field(default_factory=ManualClock)
     begun: list[tuple[ResourceIdentity, WebhookSyncRequest]] = field(default_factory=list)

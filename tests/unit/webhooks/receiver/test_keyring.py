@@ -1,4 +1,4 @@
-"""Keys in memory: read when they are named, again when they change, forgotten when nobody names them."""
+"""Keys in memory: read when they are named, again when they change, forgotten when they are unused."""
 
 from __future__ import annotations
 

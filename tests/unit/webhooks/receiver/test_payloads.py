@@ -259,6 +259,6 @@ def test_any_bytes_are_answered(body: bytes, event: str) -> None:
             asked = read_request({header: event}, body)
         except InvalidValue:
             continue
-        # Only an object can be read at all, and one of these asks for nothing: `{}` is an event without news.
+        # Only an object can be read at all, and one of these asks for nothing: `{}` has no change.
         assert isinstance(json.loads(body), dict)
         assert (asked.ref, asked.pushed, bool(asked.nothing)) == (None, (), True)
