@@ -27,7 +27,7 @@ KEY = ResourceKey("Stoker", ObjectKey("plant", "line"))
 
 
 async def no_secret(namespace: str, wanted: SecretKey) -> Secret:
-    raise AssertionError("nobody named one")
+    raise AssertionError("none was named")
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ async def test_a_task_is_run_once_and_enqueues_the_resource() -> None:
     await eventually_async(lambda: len(found) == 2)
     assert errands.look(KEY, "two") == "TWO"
     errands.forget(KEY)
-    assert errands.look(KEY, "two") is None, "what nobody wanted any more is done anew"
+    assert errands.look(KEY, "two") is None, "a dropped task is done anew"
     await eventually_async(lambda: len(found) == 3)
 
     assert errands.look(KEY, "broken") is None

@@ -42,7 +42,7 @@ def test_a_request_is_followed_until_it_has_had_its_effect() -> None:
 
 def test_a_request_of_long_ago_is_not_followed() -> None:
     assert trace(TraceTracker(), asked(timedelta(minutes=11))) == ""
-    assert trace(TraceTracker(), {"stoker.io/traceparent": ASKED}) == "", "nobody says when it was"
+    assert trace(TraceTracker(), {"stoker.io/traceparent": ASKED}) == "", "its time is unknown"
     assert trace(TraceTracker(), {**asked(timedelta()), "stoker.io/nudged-at": "yesterday"}) == ""
 
 

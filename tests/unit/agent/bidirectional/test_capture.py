@@ -1,4 +1,4 @@
-"""What is remembered, held, packed and told of a gateway's own changes."""
+"""Captured changes: what is remembered, held, packed and reported."""
 
 from __future__ import annotations
 

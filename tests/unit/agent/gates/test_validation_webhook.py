@@ -1,4 +1,4 @@
-"""The validation webhook: what it is told, and what its answers mean."""
+"""The validation webhook: its request, and what its responses mean."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ GATEWAY = GatewayRef("filler", "plant", "line", "gateway-0")
 
 
 class Service:
-    """Somebody's validator."""
+    """A validation service."""
 
     def __init__(self) -> None:
         self.status = 200

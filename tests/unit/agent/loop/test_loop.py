@@ -43,7 +43,7 @@ class LoopClock:
         return START + timedelta(seconds=self.monotonic() + self.set_by)
 
     set_by = 0.0
-    """Seconds by which somebody has set the clock on the wall."""
+    """Seconds by which the wall clock was changed."""
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(max(0.0, seconds))
@@ -60,7 +60,7 @@ class Folder:
     unverified: tuple[PathNote, ...] = ()
     drift: FolderDrift = field(default_factory=FolderDrift)
     touched: str = ""
-    """What a walk finds changed by somebody else, and puts back."""
+    """What a walk finds changed by others, and restores."""
     stuck: str = ""
     """The same, and it cannot be put back."""
     empty: bool = False

@@ -34,7 +34,7 @@ class Site(SnapshotSite):
         return self.take(extra=encode_facts(Ledger(**said), foreign, owner)).id  # type: ignore[arg-type]
 
     def remember(self, *paths: str, gone: Collection[str] = (), **facts: frozenset[str]) -> None:
-        """What lies there now is ours."""
+        """The files that are there now are ours."""
         files = {path: FileVersion(blob_of((self.data / path).read_bytes())) for path in paths}
         plan = SyncPlan(
             remembered={path: encode_record(version) for path, version in files.items()},
@@ -115,7 +115,7 @@ async def test_a_file_of_others_that_a_sync_took_is_given_back(site: Site, taken
     await site.back(snapshot, whole=False)
     assert site.texts["d/theirs"] == "then"
     assert "d/theirs" not in site.ledger.files
-    assert "elsewhere/theirs" not in site.texts, "where no sync ever was, somebody else took it"
+    assert "elsewhere/theirs" not in site.texts, "no sync ever wrote there"
 
 
 async def test_what_is_safe_by_now_stays_as_safe_as_it_is(site: Site) -> None:

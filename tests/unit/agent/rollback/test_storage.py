@@ -1,4 +1,4 @@
-"""Where the snapshots of a gateway lie."""
+"""Where the snapshots of a gateway are stored."""
 
 from __future__ import annotations
 

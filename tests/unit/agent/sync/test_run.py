@@ -74,7 +74,7 @@ class Plant:
         await keeper.sync()
 
     def files(self, below: str = "") -> dict[str, str]:
-        """What a gateway sees, or what lies in one folder of ours."""
+        """What a gateway sees, or the files of one managed folder."""
         found = {str(path.relative_to(self.data)): path for path in self.data.rglob("*") if path.is_file()}
         return {
             name: path.read_text()
@@ -191,7 +191,7 @@ async def test_a_hook_knows_the_pass_that_it_is_entered_for(plant: Plant) -> Non
 
 
 class Waits(Hook):
-    """Is entered only when somebody lets it, and says how its waiting ended."""
+    """Is entered only when the test allows it, and records how its wait ended."""
 
     def __init__(self, told: list[str]) -> None:
         super().__init__("lock", told)
@@ -292,7 +292,7 @@ async def test_another_branch_need_not_follow_the_commit_of_the_one_before(plant
     assert plant.files() == {"p/a": "other"}
 
 
-# --- what is written, what is left, what is told ------------------------------------------------------------
+# --- what is written, what is left, what is reported --------------------------------------------------------
 
 
 @pytest.mark.parametrize("orphans", OrphanPolicy)

@@ -1,4 +1,4 @@
-"""Scripts around a change: run if they are there, refused if somebody else could have written them."""
+"""Scripts around a change: run if they are there, refused if another user could have written them."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ async def test_a_script_that_hangs_is_ended_with_its_children(tmp_path: Path, sc
 
 def _runs(pid: int) -> bool:
     try:
-        return Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z"  # ended, and nobody has asked yet
+        return Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z"  # ended, and not yet waited for
     except FileNotFoundError:
         return False
 

@@ -88,7 +88,7 @@ class Bench:
             "alerting": {"enabled": True, "webhooks": self.webhooks},
         }
         settled: SettledResource[Any] = merge_spec(from_wire({"metadata": meta, "spec": spec}, Stoker))
-        # Secrets that stand in a spec are a warning of their own, which is not what is shown here.
+        # Secrets in a spec are a warning of their own, which is not what is shown here.
         known = LoadedSpec(settled, replace(intent_for(settled), notices=()), (), (), (), ())
         kept = decode_object(json.dumps({"metadata": meta}).encode())
         context = ReconcileContext(KEY, kept, self.status, understood=known)

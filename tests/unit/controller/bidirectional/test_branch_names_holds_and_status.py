@@ -1,4 +1,4 @@
-"""The way back without git: names of branches, parts of sets, what people read, and what a status keeps."""
+"""Bidirectional sync without git: branch names, parts of change sets, texts for people, and the status."""
 
 from __future__ import annotations
 
@@ -200,7 +200,7 @@ def test_nothing_that_a_gateway_is_called_acts_in_a_message_or_a_description() -
     assert "\n@everybody" not in body
     for line in body.splitlines():
         before, _, after = line.partition("<script>")
-        assert not after or before.count("`") % 2, "it stands in code"
+        assert not after or before.count("`") % 2, "it is inside code"
 
 
 def test_the_same_set_is_the_same_commit() -> None:

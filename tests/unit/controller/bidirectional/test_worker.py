@@ -1,4 +1,4 @@
-"""The controller's side of the way back: real git, maps in a dict, and a forge in memory."""
+"""The controller's side of bidirectional sync: real git, ConfigMaps in a dict, and a forge in memory."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ async def test_an_edit_becomes_a_commit_on_a_branch_of_its_gateway_and_a_request
         assert it.forge.labels[1] == it.policy.pr_labels
         assert it.standings["press"].request == request.url
         assert it.opened == 1
-        assert not any(it.maps.values()), "what was answered lies no longer in the maps"
+        assert not any(it.maps.values()), "answered change sets are removed from the ConfigMaps"
 
 
 async def test_more_sets_are_more_commits_in_the_same_request(tmp_path: Path) -> None:
@@ -229,7 +229,7 @@ async def test_a_new_leader_repeats_nothing_and_keeps_what_is_held(tmp_path: Pat
         it.send(it.edit(VIEW, "new\n"))
         it.look()
         await working()
-        await it.restart()  # pushed and requested, and nobody was told
+        await it.restart()  # pushed and requested, and no reply was published
         await it.rounds()
         assert len(it.repository.messages(BRANCH)) == 2
         assert [one.number for one in it.forge.requests] == [1]
@@ -365,7 +365,7 @@ async def test_a_request_takes_no_more_files_than_it_may_have(tmp_path: Path) ->
         it.policy = replace(it.policy, create_pr=False)
         it.send(it.edit(VIEW, "1"), it.edit(OTHER, "2"))
         await it.rounds()
-        assert not it.published["press"].refused, "nobody can merge a request that is not there"
+        assert not it.published["press"].refused, "a missing request cannot be merged"
 
 
 async def test_a_limit_that_cannot_be_counted_keeps_nothing_from_git(
@@ -403,7 +403,7 @@ async def test_what_a_full_request_had_no_room_for_may_be_asked_again_once_it_is
             assert it.published["press"] == ChangeSetReply(last, over=last)
         name = it.send(it.edit(third, "{}"))
         await it.rounds()
-        assert it.published["press"] == ChangeSetReply(name, over=last), "it stays said"
+        assert it.published["press"] == ChangeSetReply(name, over=last), "it stays published"
         it.send(it.edit(OTHER, "[]"))
         await it.rounds()
         assert (it.published["press"].refused, it.published["press"].over) == ((OTHER,), last)
@@ -489,7 +489,7 @@ async def test_a_forge_that_refuses_keeps_nothing_from_git(tmp_path: Path) -> No
         it.forge.error = Retry("forge.test says no", reason=Reason.FORGE_REFUSED)
         name = it.send(it.edit(VIEW, "new\n"))
         await it.rounds()
-        assert it.published["press"] == ChangeSetReply(name), "git has it, so the gateway is told"
+        assert it.published["press"] == ChangeSetReply(name), "git has it, so the gateway gets the reply"
         assert it.repository.read(f"site/{VIEW}", BRANCH) == b"new\n"
         assert (it.standings["press"].reason, it.standings["press"].message) == (
             Reason.FORGE_REFUSED,

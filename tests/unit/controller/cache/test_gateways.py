@@ -61,7 +61,7 @@ def test_pods_of_one_name_report_under_their_own_names() -> None:
 def test_a_report_belongs_to_the_pod_that_it_names() -> None:
     pods = [pod("front-b", "front")]
     predecessor = fleet_of(pods, {"front": report("front-a")})
-    assert predecessor.gateways[0].report is None, "what another pod said is not its own word"
+    assert predecessor.gateways[0].report is None, "the report of another pod is not its own"
     old_shape = fleet_of(pods, {"front": report("")})
     assert old_shape.gateways[0].report is not None
     other_mode = fleet_of(pods, {"front-b": report("front-b")})
@@ -117,7 +117,7 @@ def test_no_gateway_changes_its_shard_without_need() -> None:
     fewer = shards_for(keys(22, start=3), before)
     assert all(before[key] == shard for key, shard in fewer.items())
     more = shards_for(["a-new-one", *keys(22, start=3)], fewer)
-    assert more["a-new-one"] == 0, "where somebody left there is room"
+    assert more["a-new-one"] == 0, "a removed gateway leaves room"
     assert shards_for(keys(15), before) == {key: before[key] for key in keys(15)}
     assert shards_for(keys(10), before) == {}, "so few are in one place again"
 

@@ -23,14 +23,14 @@ def kept(**more: Any) -> CachedResource:
 @pytest.mark.parametrize(
     ("after", "expected"),
     [
-        pytest.param({"status": {"conditions": []}}, False, id="a status is only what was said"),
+        pytest.param({"status": {"conditions": []}}, False, id="a status is only a report"),
         pytest.param({"meta": {"generation": 2}}, True, id="the spec"),
         pytest.param({"meta": {"annotations": {f"{GROUP}/requested-at": "x"}}}, True, id="a request"),
         pytest.param(
             {"meta": {"annotations": {"sync.ignition.io/requested-ref": "x"}}}, True, id="the other"
         ),
         pytest.param({"meta": {"annotations": {"approved-by": "alice"}}}, True, id="a bare approval"),
-        pytest.param({"meta": {"annotations": {"example.com/note": "x"}}}, False, id="somebody else's"),
+        pytest.param({"meta": {"annotations": {"example.com/note": "x"}}}, False, id="foreign"),
         pytest.param({"meta": {"labels": {"team": "north"}}}, False, id="a label"),
         pytest.param({"meta": {"deletionTimestamp": "2026-03-02T08:15:00Z"}}, True, id="its end"),
         pytest.param({"meta": {"finalizers": []}}, True, id="our finalizer is gone"),

@@ -24,7 +24,7 @@ from stoker_testkit.wait_until import eventually_async
 
 
 async def test_a_kind_that_cannot_be_listed_is_named_in_the_log() -> None:
-    """Nothing is worked on before every kind has been listed, so somebody must be able to find out why."""
+    """Nothing is reconciled before every kind has been listed, so the reason must be visible."""
 
     async def denied(request: web.Request) -> web.Response:
         message = f'User "stoker" cannot list {request.path}'

@@ -25,7 +25,7 @@ def raw(version: int, **data: str) -> bytes:
 
 
 class Watched:
-    """A cache whose watch is told line by line what to show."""
+    """A cache whose watch gets its events from the test."""
 
     def __init__(self) -> None:
         client = KubeClient(ClusterConfig("http://nobody.test"))
@@ -68,7 +68,7 @@ async def test_a_write_counts_before_the_watch_shows_it() -> None:
     assert it.data == {"a": "new"}
     it.shows("MODIFIED", raw(3, a="new"))
     assert it.data == {"a": "new"}
-    assert it.echoes == [False, True], "our own write is no news"
+    assert it.echoes == [False, True], "our own write is no change"
     it.shows("MODIFIED", raw(4, a="theirs"))
     assert it.data == {"a": "theirs"}
     assert it.echoes[-1] is False

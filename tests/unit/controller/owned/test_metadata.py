@@ -1,4 +1,4 @@
-"""What agents are told, and when it changes."""
+"""The metadata for agents, and when it changes."""
 
 from __future__ import annotations
 

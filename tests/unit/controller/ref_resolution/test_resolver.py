@@ -107,7 +107,7 @@ async def test_while_nothing_moves_no_resource_is_enqueued(tmp_path: Path) -> No
             await eventually_async(lambda times=times: it.answers == times)  # type: ignore[misc]
         it.error = Stalled("Secret 'x' does not exist", reason=Reason.SECRET_NOT_FOUND)
         await clock.advance(60)
-        await eventually_async(lambda: it.found == [KEY], message="what goes wrong is told")
+        await eventually_async(lambda: it.found == [KEY], message="an error enqueues the resource")
         await clock.advance(15)
         await eventually_async(lambda: it.answers == 5)
         assert it.found == [KEY], "once"
@@ -158,7 +158,7 @@ async def test_who_queues_for_a_host_has_all_the_time_when_his_turn_comes(tmp_pa
         await eventually_async(lambda: it.asked == PER_HOST)
         await clock.advance(GIT_TIMEOUT)
         await eventually_async(lambda: it.asked == PER_HOST + 1, message="the last one has its turn")
-        assert [*await asyncio.gather(*looks)] == [None] * len(keys), "nobody waits so long in a pass"
+        assert [*await asyncio.gather(*looks)] == [None] * len(keys), "no reconcile waits so long"
         it.gate.set()
         await eventually_async(lambda: it.answers == PER_HOST + 1)
         answer = await it.resolver.look(keys[-1], RefQuestion(it.source), 60.0)
@@ -167,7 +167,7 @@ async def test_who_queues_for_a_host_has_all_the_time_when_his_turn_comes(tmp_pa
 
 
 async def test_a_change_is_asked_about_before_the_polls_that_wait(tmp_path: Path) -> None:
-    """The places of a host are taken by those who poll, and more stand in line."""
+    """The places of a host are taken by polls, and more wait."""
     async with world(tmp_path) as (it, _):
         key = ResourceKey("Stoker", ObjectKey("urgent", "line"))
         await it.resolver.look(key, RefQuestion(it.source), None)
@@ -225,7 +225,7 @@ async def test_another_question_is_put_at_once(tmp_path: Path) -> None:
             assert not answer.asked_for
         nudged = await it.resolver.look(KEY, replace(question, request=("", "now", "webhook", "")), None)
         assert nudged is not None
-        assert nudged.asked_for, "somebody's request was the reason"
+        assert nudged.asked_for, "a request was the reason"
 
 
 async def test_a_slow_repository_lets_the_pass_go_on_and_comes_back_by_itself(tmp_path: Path) -> None:
@@ -333,7 +333,7 @@ async def test_an_apps_token_is_handed_on_with_the_answer(tmp_path: Path) -> Non
         assert answer.token == Secret("minted")
         plain = await it.resolver.look(OTHER, RefQuestion(it.source), 60.0)
         assert plain is not None
-        assert plain.token is None, "other logins are nobody's business"
+        assert plain.token is None, "other logins are not passed on"
 
 
 async def test_what_is_forgotten_is_not_waited_for(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""One look at a repository for all who look at it in the same way, and for nobody else."""
+"""One lookup of a repository for all equal callers, and for no others."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ class TestPolls:
         before = it.looks().total()
         moved = it.repository.commit({"a": "2"})
         await clock.advance(60)
-        await eventually_async(lambda: len(it.found) == len(everybody), message="all are told")
+        await eventually_async(lambda: len(it.found) == len(everybody), message="all are enqueued")
         assert it.looks().total() - before <= 2
         for one in everybody:
             assert (await it.ask(one)).commit == moved
@@ -130,7 +130,7 @@ class TestPolls:
         before = it.looks().total()
         moved = {ref: it.repository.commit({"a": f"{ref} 2"}, branch=ref) for ref in ("main", "side")}
         await clock.advance(60)
-        await eventually_async(lambda: len(it.found) == 3, message="those that moved are told")
+        await eventually_async(lambda: len(it.found) == 3, message="those that moved are enqueued")
         await eventually_async(lambda: it.answers == 2 * len(refs))
         assert it.looks().total() - before == 1
         assert (await it.ask(key("line"), "main")).commit == moved["main"]
@@ -138,7 +138,7 @@ class TestPolls:
         assert (await it.ask(key("capper"), "refs/heads/main")).commit == moved["main"]
 
     async def test_with_different_logins_never_share(self, plant: tuple[Plant, ManualClock]) -> None:
-        """The second may not see the repository, whatever the first was told a moment ago."""
+        """The second may not see the repository, whatever the first got a moment ago."""
         it, clock = plant
         it.server.users.update(anna="a", ben="b")
         it.access = {"a": login("anna", "a"), "b": login("ben", "b"), "c": login("anna", "wrong")}
@@ -161,12 +161,14 @@ class TestPolls:
         await it.ask(key("line", "b"))
         it.access["b"] = login("anna", "revoked")
         await clock.advance(60)
-        await eventually_async(lambda: it.found == [key("line", "b")], message="what went wrong is told")
+        await eventually_async(
+            lambda: it.found == [key("line", "b")], message="the error enqueues the resource"
+        )
         assert (await it.ask(key("line", "b"))).error is not None
         assert (await it.ask(key("line", "a"))).error is None
 
     async def test_keep_their_own_period(self, plant: tuple[Plant, ManualClock]) -> None:
-        """Nobody's picture is older than the interval says, whoever has looked."""
+        """No result is older than the interval, whichever caller has looked."""
         it, clock = plant
         await it.ask(key("slow"), interval=60.0)
         await it.ask(key("quick"), interval=10.0)
@@ -273,7 +275,7 @@ async def test_a_renewal_that_failed_once_does_not_follow_the_ref_either(
     it.repository.commit({"a": "2"})
     it.error = Retry("GitHub is away", reason=Reason.SERVICE_UNREACHABLE)
     await clock.advance(240)
-    await eventually_async(lambda: it.found == [key("line")], message="the failure is told")
+    await eventually_async(lambda: it.found == [key("line")], message="the failure enqueues the resource")
     it.error, it.access = None, {"plant": login("x-access-token", "renewed")}
     await clock.advance(60)
     await eventually_async(lambda: it.found == [key("line")] * 2)
@@ -486,7 +488,7 @@ class TestLooks:
 
 
 def test_everything_that_an_access_says_tells_it_apart() -> None:
-    """Also what is added to it one day: whoever forgets it here shares what is not the same."""
+    """Also fields that are added later: a field that is missing here would be shared wrongly."""
     plain = login("anna", "a")
     others = {
         "login": [

@@ -114,7 +114,7 @@ def test_an_approval_for_something_else_is_ignored_and_reported(
     message = request(fleet).message
     assert message is not None
     assert why in message
-    assert is_for_another_plan(message) is (at > 0), "an old approval is nobody's mistake"
+    assert is_for_another_plan(message) is (at > 0), "an old approval is no mistake"
 
 
 def test_a_request_without_approval_expires() -> None:

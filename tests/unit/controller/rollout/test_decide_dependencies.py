@@ -47,7 +47,9 @@ DIAMOND = {"base": (), "left": ("base",), "right": ("base",), "top": ("left", "r
 @pytest.mark.parametrize(
     ("gateways", "waits_for", "expected"),
     [
-        pytest.param([gateway("b", "base"), gateway("a", "area")], {}, {}, id="without order nobody waits"),
+        pytest.param(
+            [gateway("b", "base"), gateway("a", "area")], {}, {}, id="without order no gateway waits"
+        ),
         pytest.param(
             [gateway("b", "base"), gateway("a", "area")], CHAIN, {"a": OLD}, id="the first is not done"
         ),
@@ -62,7 +64,7 @@ DIAMOND = {"base": (), "left": ("base",), "right": ("base",), "top": ("left", "r
             [gateway("b", "base"), gateway("l", "line")],
             CHAIN,
             {"l": OLD},
-            id="also over a profile that nobody uses",
+            id="also over an unused profile",
         ),
         pytest.param(
             [gateway("b1", "base", NEW), gateway("b2", "base"), gateway("a", "area")],

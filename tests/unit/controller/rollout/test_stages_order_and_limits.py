@@ -1,4 +1,4 @@
-"""Stages, order and limits: who may take a commit now, told as short stories of a fleet in memory."""
+"""Stages, order and limits: which gateways may take a commit now, with a fleet in memory."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ def test_a_gateway_that_fails_stops_everything_and_is_named() -> None:
         ({"sync_status": SyncState.SYNCED, "quarantine": QuarantineReport(commit(1), "ScanFailure")}, True),
         ({"sync_status": SyncState.SYNCED, "quarantine": QuarantineReport(commit(0), "ScanFailure")}, False),
     ],
-    ids=["git is away", "the commit is bad", "an older failure", "taken back", "another was taken back"],
+    ids=["git is away", "the commit is bad", "an older failure", "rolled back", "another was rolled back"],
 )
 def test_only_what_says_something_about_the_commit_stops_a_stage(
     report: dict[str, object], stops: bool
@@ -261,10 +261,10 @@ def test_a_new_leader_goes_on_where_the_old_one_was() -> None:
     unwritten = fleet.status
     fleet.decide(after=31)
     assert fleet.has_it() == {"lab", "filler", "packer"}
-    fleet.status = unwritten  # it died before it wrote the status, after it told the agents
+    fleet.status = unwritten  # it died before it wrote the status, after it wrote the metadata
     fleet.check = None
     fleet.decide()
-    assert fleet.has_it() == {"lab", "filler", "packer"}, "whoever was let go is not called back"
+    assert fleet.has_it() == {"lab", "filler", "packer"}, "a released gateway is not called back"
     assert fleet.stages()["pilot"] == "Soaking"
 
 

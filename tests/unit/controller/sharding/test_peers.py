@@ -1,4 +1,4 @@
-"""The look at other shards: nothing is begun before it; it is repeated while somebody counts otherwise."""
+"""The lookup of other shards: nothing is begun before it; it is repeated while the counts differ."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def lease(index: int, holder: str, count: int, version: str) -> Json:
 
 
 class Played:
-    """An API server that says what it is told to, one answer for each look."""
+    """An API server with the responses of the test, one for each lookup."""
 
     def __init__(self, *answers: list[Json] | int) -> None:
         self.answers = list(answers)
@@ -92,4 +92,4 @@ async def test_nothing_is_begun_while_leases_may_not_be_read_and_the_reason_is_a
         told = await looked(played, ShardDivision(Shard(0, 1), None, 15), begun)
     assert told[-2:] == ["RBACDenied", None]
     assert begun == [True]
-    assert [line["event"] for line in lines] == ["shards.unseen"], "said once, and not at each look"
+    assert [line["event"] for line in lines] == ["shards.unseen"], "logged once, and not at each lookup"

@@ -34,7 +34,7 @@ def record(ref: str, spec_ref: str, at: str | None = AT) -> RequestedRef:
     ("spec", "request_", "recorded", "expected"),
     [
         pytest.param(MAIN, None, None, EffectiveRef(MAIN), id="nothing was asked for"),
-        pytest.param(MAIN, None, record("v1", "main"), EffectiveRef(MAIN), id="it was taken back"),
+        pytest.param(MAIN, None, record("v1", "main"), EffectiveRef(MAIN), id="it was withdrawn"),
         pytest.param(
             MAIN, RefRequest(V1, EIGHT), None, EffectiveRef(V1, record("v1", "main")), id="a new one counts"
         ),

@@ -97,7 +97,7 @@ def test_gateways_are_recorded_when_they_arrive_and_when_they_fail() -> None:
     completed, failed = [("Normal", "SyncCompleted")], [("Warning", "SyncFailed")]
     assert step(None, gateway()) == completed
     assert step(gateway(), gateway(synced_commit=NEW)) == completed
-    assert step(gateway(sync_status="Syncing"), gateway()) == [], "the same commit again is no news"
+    assert step(gateway(sync_status="Syncing"), gateway()) == [], "the same commit again is no change"
     assert step(gateway(), gateway(sync_status="Error", reason="SourceEmpty")) == failed
     assert step(gateway(sync_status="Error", reason="A"), gateway(sync_status="Error", reason="B")) == failed
     assert step(gateway(sync_status="Error", reason="A"), gateway()) == completed

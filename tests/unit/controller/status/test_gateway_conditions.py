@@ -122,7 +122,7 @@ def test_drift_plans_and_doubts_name_their_gateways() -> None:
     )
     assert gateway_conditions.verification_verdict(fleet(synced("a", verified=True)))[1] is True
     assert gateway_conditions.verification_verdict(fleet(synced("a")))[1] is None, (
-        "where nobody asks there is no condition"
+        "without a request there is no condition"
     )
 
 

@@ -50,9 +50,9 @@ class ApiServer:
         """Verb, resource and namespace."""
         self.broken = False
         self.deaf = False
-        """Says who somebody is, and not what they may."""
+        """Answers who a user is, and not what the user may do."""
         self.strangers = False
-        """Nobody's token is known."""
+        """No token is known."""
         self.specs: list[dict[str, Any]] = []
         """What was asked in SubjectAccessReviews."""
         self.url = ""
@@ -110,7 +110,7 @@ async def look(gate: ClusterAuth, token: str) -> None:
 
 
 ONCE = len(ALL) * (1 + PLACES) + 1
-"""What is asked about somebody without any right: each kind, everywhere and in each place, and the stop."""
+"""What is asked about a user without any right: each kind, everywhere and in each namespace, and the stop."""
 
 
 async def test_fifty_pages_of_a_user_without_rights_cost_what_one_costs(
@@ -122,7 +122,7 @@ async def test_fifty_pages_of_a_user_without_rights_cost_what_one_costs(
     assert api.asked["subjectaccessreviews"] <= ONCE + len(ACTIONABLE_KINDS)
     first = api.asked["subjectaccessreviews"]
     await look(gate, "bob.a")
-    assert api.asked["subjectaccessreviews"] == 2 * first, "somebody else is asked about for themselves"
+    assert api.asked["subjectaccessreviews"] == 2 * first, "another user is asked about separately"
     await clock.advance(CACHE_SECONDS)
     await look(gate, "ann.a")
     assert api.asked["subjectaccessreviews"] == 3 * first, "a right that was taken away is gone"
@@ -160,7 +160,7 @@ async def test_a_revoked_token_is_noticed_within_seconds(
     for _ in range(2):
         with pytest.raises(ActionRefused, match="no longer good"):
             await gate.sight(visitor)
-        assert gate.known(Secret("ann.a")) is None, "and nobody comes in by it"
+        assert gate.known(Secret("ann.a")) is None, "and it admits no user"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What a page is told of the rules behind a destination, and by whom it may be read."""
+"""What a page shows of the rules behind a destination, and to which users."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def condition(type_: str, status: str, reason: str, message: str = "") -> dict[s
         ((condition("WatchErrored", "True", "RBACDenied", "may not list pods"),), "may not list pods"),
         ((condition("DiscoveryDegraded", "True", "NoListWatch"),), "NoListWatch"),
         ((condition("Ready", "False", "InvalidSpec", "no rules"),), "no rules"),
-        # What ails the destination stands on it already.
+        # The problems of the destination are on it already.
         ((condition("Ready", "False", "NetworkError", "away"),), ""),
         ((condition("RepoPushFailed", "True", "NetworkError", "away"),), ""),
     ],

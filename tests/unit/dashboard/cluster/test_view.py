@@ -32,7 +32,7 @@ class ApiServer:
     def __init__(self) -> None:
         self.broken = asyncio.Event()
         self.only = ""
-        """What fails, by a word of its path; nothing said: everything."""
+        """What fails, by a word of its path; empty: everything."""
         self.status = 500
         self.url = ""
 
@@ -144,7 +144,7 @@ async def test_one_kind_that_cannot_be_read_takes_nothing_else_from_the_page(
     await eventually_after(clock, lambda: unseen(scene) == ("Stoker",), "the other kind is what is missing")
     assert scene.picture(EVERYTHING).resources == (), "what is old is not shown"
     nobody = VisitorRights({"GitDestination": GrantedNamespaces(everywhere=True)}).sight(may_stop=False)
-    assert scene.picture(nobody).unseen == (), "who would not see it misses nothing"
+    assert scene.picture(nobody).unseen == (), "a user who would not see it misses nothing"
     api.broken.clear()
     await eventually_after(clock, lambda: unseen(scene) == (), "everything is seen again")
     assert [one.name for one in scene.picture(EVERYTHING).resources] == ["line-1"]
@@ -197,7 +197,7 @@ async def test_a_repository_is_shown_with_its_destinations_and_with_no_others(cl
         assert repos() == {"a": "https://two.invalid", "b": "https://two.invalid"}
         version = scene.version()
         tell("GitRepoConfig", "one", CachedRepoConfig("https://one.invalid", suspended=False), None)
-        assert scene.version() == version, "nobody uses it any more"
+        assert scene.version() == version, "no destination uses it any more"
         tell("GitDestination", "b", destination("b", "two"), None)
         tell("GitRepoConfig", "two", CachedRepoConfig("https://two.invalid", suspended=False), None)
         assert repos() == {"a": ""}

@@ -186,7 +186,7 @@ async def test_an_unreadable_object_keeps_its_file_until_it_is_deleted(prune: st
         assert scene.lives("odd")
         assert scene.dropped() == []
         script.lines.put_nowait(event("DELETED", "odd", "102", readable=False))
-        await eventually_async(lambda: not scene.told, message="nothing is told of what is gone")
+        await eventually_async(lambda: not scene.told, message="a deleted object is reported no more")
         assert scene.lives("odd") is False
         assert scene.dropped() == [f"{BASE}/odd.yaml"]
         assert scene.lives("fine")
