@@ -134,7 +134,7 @@ def test_a_second_rollback_does_not_replace_the_first(fleet: FakeFleetServer, op
     assert fleet.orders == []
 
 
-def test_a_machine_of_its_own_can_go_back_twice_and_stays_stopped_over_a_restart(
+def test_a_standalone_machine_can_roll_back_twice_and_stays_stopped_over_a_restart(
     open_page: OpenPage,
 ) -> None:
     taken = RollbackView(to_commit=sample_fleets.commit("v10"))

@@ -73,7 +73,7 @@ def test_the_emergency_stop_leaves_a_browser_with_many_tabs(
     assert fleet.streams == 1
 
 
-def test_a_tab_behind_others_tells_by_its_title_and_is_live_when_it_is_seen(
+def test_a_background_tab_shows_changes_in_its_title_and_is_live_when_it_is_seen(
     fleet: FakeFleetServer, open_page: OpenPage
 ) -> None:
     page = open_page(fleet.url, own_time=True)

@@ -51,7 +51,7 @@ def test_the_fleet_at_a_glance(fleet: FakeFleetServer, open_page: OpenPage) -> N
     assert page.title() == "(3) 1 gateway failed, 1 resource has a problem · Stoker"
 
 
-def test_problems_stand_first_and_each_gateway_tells_how_it_is(
+def test_problems_are_first_and_each_gateway_shows_its_state(
     fleet: FakeFleetServer, open_page: OpenPage
 ) -> None:
     page = open_page(fleet.url)
@@ -80,7 +80,7 @@ def test_a_user_who_sees_nothing_reads_why_that_may_be(open_page: OpenPage) -> N
         expect(element).to_be_hidden()
 
 
-def test_a_fleet_in_step_is_calm(open_page: OpenPage) -> None:
+def test_a_fleet_in_sync_is_calm(open_page: OpenPage) -> None:
     with FakeFleetServer.start(*sample_fleets.in_step()) as served:
         page = open_page(served.url)
         expect(page.get_by_role("heading", level=1)).to_have_text("All 240 gateways are in step")
@@ -176,7 +176,7 @@ def test_history_and_diffs_of_a_gateway(fleet: FakeFleetServer, open_page: OpenP
     expect(side).to_be_hidden()
 
 
-def test_destinations_tell_commits_authors_and_lag(fleet: FakeFleetServer, open_page: OpenPage) -> None:
+def test_destinations_show_commits_authors_and_lag(fleet: FakeFleetServer, open_page: OpenPage) -> None:
     page = open_page(fleet.url)
     cards = page.locator(".destination")
     expect(cards).to_have_count(3)
@@ -277,7 +277,7 @@ def test_accounts_of_programs_are_called_by_their_names(open_page: OpenPage) -> 
         expect(page.locator("#who")).to_have_text(f"Signed in as {name}")
 
 
-def test_a_warning_of_a_gateway_in_step_is_seen(open_page: OpenPage) -> None:
+def test_a_warning_of_a_gateway_in_sync_is_shown(open_page: OpenPage) -> None:
     warned = sample_fleets.gateway("filler", message="the certificate was not verified")
     with FakeFleetServer.start(sample_fleets.resource("line-1", warned), mode="standalone") as served:
         page = open_page(served.url)

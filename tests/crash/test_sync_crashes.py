@@ -356,7 +356,7 @@ def test_it_does_so_at_every_turn_of_every_failpoint(sites: SyncSites, scenario:
 
 @pytest.mark.parametrize("scenario", ["bare", "change"])
 @pytest.mark.parametrize("name", ["rename.after:2", "folder.rename.after", "flush.before", "flush.after"])
-def test_what_a_killed_pass_wrote_is_known_as_ours_when_the_repository_has_moved_on(
+def test_what_a_killed_sync_wrote_is_known_as_ours_when_the_repository_has_moved_on(
     sites: SyncSites, scenario: str, name: str
 ) -> None:
     """Without its word of what it was about to write it would be a stranger's, and stay."""

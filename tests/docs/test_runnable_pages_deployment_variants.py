@@ -40,7 +40,7 @@ def found(stages: DeploymentVariants, *words: str) -> Any:
     return json.loads(stages.cluster.kubectl("-n", NAMESPACE, "get", *words, "-o", "json").stdout)
 
 
-def test_a_canary_asks_a_service_fails_goes_back_and_begins_anew(stages: DeploymentVariants) -> None:
+def test_a_canary_asks_a_service_fails_rolls_back_and_begins_again(stages: DeploymentVariants) -> None:
     played(stages, "canary")
     answers = [status for path, status in stages.service.answers if path == "/StatusPing"]
     assert answers[0] == 503, "the first release is refused"

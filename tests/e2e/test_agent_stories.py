@@ -73,9 +73,7 @@ def known_hosts(server: GitSshServer) -> Iterator[str]:
         yield f"{server.address} {line}"
 
 
-def test_over_ssh_and_a_host_that_is_another_one_is_not_believed(
-    plant: AgentEnvironment, git_ssh: GitSshServer
-) -> None:
+def test_over_ssh_and_another_host_key_is_refused(plant: AgentEnvironment, git_ssh: GitSshServer) -> None:
     key = git_ssh.authorized_key()
     pod = plant.pod()
     pod.mount("git-credentials", {"ssh-privatekey": key.read_text()})

@@ -55,7 +55,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("what", BROKEN)
-async def test_what_calls_itself_json_and_is_not_stops_the_pass_by_name(attack: Attack, what: str) -> None:
+async def test_a_file_named_json_with_other_content_stops_the_sync_by_name(attack: Attack, what: str) -> None:
     attack.repository.commit({"s/r/resource.json": "{}", "s/r/code.py": "1"})
     await attack.sync()
     attack.repository.commit({"s/r/code.py": "2", "s/bad/view.json": BROKEN[what], "s/new": "1"})

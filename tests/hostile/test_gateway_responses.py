@@ -277,7 +277,7 @@ async def test_an_id_from_a_gateway_stays_one_part_of_a_path(session: str) -> No
 
 
 @pytest.mark.parametrize("session", ["", ".", ".."])
-async def test_an_id_that_would_mean_everybody_is_never_sent(session: str) -> None:
+async def test_an_id_that_would_select_every_session_is_never_sent(session: str) -> None:
     async with Impostor(answered(b"true")).listening() as impostor, impostor.client() as gateway:
         with pytest.raises(PathNotOffered):
             await gateway.close_session(session, "x")

@@ -297,7 +297,7 @@ async def test_a_delivered_file_that_became_a_symlink_is_not_deleted_through_it(
 
 
 @pytest.mark.parametrize("own", [".sync-state", ".sync-staging"])
-async def test_a_symlink_in_the_place_of_our_own_folders_stops_the_pass(attack: Attack, own: str) -> None:
+async def test_a_symlink_in_the_place_of_our_own_folders_stops_the_sync(attack: Attack, own: str) -> None:
     elsewhere = attack.outside / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / "keep").write_text("theirs")
@@ -375,7 +375,7 @@ async def test_the_gateways_own_places_are_never_a_destination(attack: Attack) -
 
 
 @pytest.mark.parametrize("what", ["no tree", "missing tree", "missing blob", "empty name", "truncated tree"])
-async def test_whatever_the_repository_is_a_pass_fails_with_a_reason(attack: Attack, what: str) -> None:
+async def test_whatever_the_repository_is_a_sync_fails_with_a_reason(attack: Attack, what: str) -> None:
     truncated = attack.repository.git(
         "hash-object", "-t", "tree", "-w", "--literally", "--stdin", stdin=b"100644 a\0short"
     )

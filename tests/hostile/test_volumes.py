@@ -139,7 +139,7 @@ FORGETFUL = ("empty manifest", "torn manifest", "nonsense in the manifest", "no 
 
 
 @pytest.mark.parametrize("what", DAMAGES)
-async def test_torn_or_stale_state_is_overcome_in_one_pass(attack: Attack, what: str) -> None:
+async def test_torn_or_stale_state_is_overcome_in_one_sync(attack: Attack, what: str) -> None:
     attack.repository.commit({"s/a": "1", "s/b": "1", "s/d/e": "1"})
     await attack.sync()
     DAMAGES[what](attack)

@@ -73,7 +73,7 @@ def stranger(stage: NodeOperatorCluster, site: GatewaySite) -> Caller:
     return caller
 
 
-def test_a_stranger_reaches_only_what_is_for_everybody(stage: NodeOperatorCluster, stranger: Caller) -> None:
+def test_a_foreign_pod_reaches_only_public_ports(stage: NodeOperatorCluster, stranger: Caller) -> None:
     controller, webhook, reverser = (
         address(first(stage, one)) for one in ("controller", "webhook", "reverser")
     )

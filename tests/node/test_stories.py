@@ -115,7 +115,7 @@ def test_an_update_comes_by_webhook(
     site.until_metadata("line", trigger="webhook", commit=commit)
 
 
-def test_a_gateway_goes_back_and_on_again(
+def test_a_gateway_is_rolled_back_and_follows_again(
     site: GatewaySite, git_server: GitHttpServer, plant_repository: Repository
 ) -> None:
     first = plant_repository.commit(files("north"))

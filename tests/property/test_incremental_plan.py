@@ -251,7 +251,7 @@ def test_two_engines_agree_whatever_commits_they_saw_on_the_way(
 
 @laws
 @given(intents, histories(), st.lists(strangers, min_size=5, max_size=5))
-def test_laws_of_every_pass(intent: FilesIntent, history: Sequence[Files], meddling: Sequence[Files]) -> None:
+def test_laws_of_every_sync(intent: FilesIntent, history: Sequence[Files], meddling: Sequence[Files]) -> None:
     engine = Engine(intent, {})
     for number, files in enumerate(history):
         lay(engine.folder, meddling[number])

@@ -62,7 +62,7 @@ def test_inheriting_from_nothing_changes_nothing(own: object) -> None:
 
 @laws
 @given(trees)
-def test_who_says_nothing_inherits_everything(base: object) -> None:
+def test_a_resource_without_values_inherits_everything(base: object) -> None:
     assert written(inherit({}, base)) == written(base)
     assert written(inherit(None, base)) == written(base)
 

@@ -132,7 +132,7 @@ def pass_over(
     orphans=OrphanPolicy.OWNED,
 )
 @given(trees, trees, trees, trees, st.sampled_from(OrphanPolicy))
-def test_laws_of_a_pass(
+def test_laws_of_a_sync(
     strangers: Files, first: Files, meddling: Files, second: Files, orphans: OrphanPolicy
 ) -> None:
     with data_folder() as folder:
@@ -187,7 +187,7 @@ def check(
 
 @laws
 @given(trees, trees, trees, st.integers(min_value=0, max_value=16))
-def test_a_pass_after_a_kill_reaches_its_goal_whatever_was_done_before(
+def test_a_sync_after_a_kill_reaches_its_goal_whatever_was_done_before(
     first: Files, killed: Files, last: Files, moment: int
 ) -> None:
     """After the stop the ledger is put back as it was at that moment: that is what a kill leaves."""

@@ -67,7 +67,7 @@ def test_noise_is_what_has_the_same_meaning_seen_from_either_side(
 
 
 @given(manifests, attributes, st.booleans(), st.randoms())
-def test_who_touched_it_and_its_thumbnail_never_matter(
+def test_the_last_actor_and_the_thumbnail_never_matter(
     fields: dict[str, Any], touched: dict[str, Any], thumbnail: bool, seed: random.Random
 ) -> None:
     kept = {key: value for key, value in fields["attributes"].items() if key not in VOLATILE}

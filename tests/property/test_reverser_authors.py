@@ -257,7 +257,7 @@ def history(seed: int, *, refusals: bool) -> list[Step]:
 
 @given(st.integers(0, 1 << 48))
 @settings(max_examples=600)
-def test_no_change_is_attributed_to_anybody_but_its_maker(seed: int) -> None:
+def test_no_change_is_attributed_to_another_user(seed: int) -> None:
     model = AuthorModel()
     for step in history(seed, refusals=True):
         model.run(step)

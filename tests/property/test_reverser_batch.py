@@ -52,7 +52,9 @@ def replayed(commits: list[PlannedCommit]) -> dict[str, bytes | None]:
 
 
 @given(st.integers(0, 1 << 32), st.integers(1, 4), st.sampled_from([1, 10, 100, 10_000]))
-def test_commits_tell_every_hand_in_order_and_end_in_the_last_state(seed: int, files: int, size: int) -> None:
+def test_commits_name_every_author_in_order_and_end_in_the_last_state(
+    seed: int, files: int, size: int
+) -> None:
     changes = changes_of(random.Random(seed), 30)  # noqa: S311
     limits = BatchLimits(max_files=files, max_bytes=size)
     commits = plan_commits(changes, limits)

@@ -40,7 +40,7 @@ def test_a_side_that_changed_nothing_takes_the_other(base: bytes, changed: bytes
 
 
 @given(_TEXT, _TEXT, _TEXT)
-def test_it_does_not_matter_who_is_who(base: bytes, ours: bytes, theirs: bytes) -> None:
+def test_the_merge_is_symmetric(base: bytes, ours: bytes, theirs: bytes) -> None:
     assert merge3(base, ours, theirs) == merge3(base, theirs, ours)
 
 

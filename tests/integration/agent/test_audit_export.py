@@ -45,7 +45,7 @@ FIELDS = [
 ]
 
 
-def test_an_agent_syncs_while_its_log_server_is_away_and_tells_it_afterwards(
+def test_an_agent_syncs_while_its_log_server_is_away_and_sends_records_afterwards(
     plant: AgentEnvironment, tmp_path: Path
 ) -> None:
     authority, [port] = Authority(), free_ports(1)
@@ -70,7 +70,7 @@ def test_an_agent_syncs_while_its_log_server_is_away_and_tells_it_afterwards(
     assert f'gateway="filler" trigger="webhook" result="{message.record["result"]}"' in message.data
 
 
-def test_one_sync_tells_a_log_server_before_it_ends(
+def test_one_sync_sends_its_record_to_a_log_server_before_it_ends(
     tmp_path: Path, repositories: Path, git_http: GitHttpServer
 ) -> None:
     repository = Repository.create(repositories / "plant.git")
@@ -98,7 +98,7 @@ def test_one_sync_tells_a_log_server_before_it_ends(
     )
 
 
-def test_who_keeps_a_folder_counts_what_was_sent_over_all_readings_of_its_file(
+def test_a_watched_folder_counts_sent_records_over_all_reads_of_its_file(
     tmp_path: Path, git_http: GitHttpServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site = WatchedFolder(tmp_path, git_http)
@@ -124,7 +124,7 @@ def test_who_keeps_a_folder_counts_what_was_sent_over_all_readings_of_its_file(
         assert (shown[name].type, shown[name].description) == (one.type, one.description)
 
 
-def test_a_wrong_address_is_wrong_input_for_who_keeps_a_folder(
+def test_a_wrong_audit_address_is_wrong_input_for_a_watched_folder(
     tmp_path: Path, git_http: GitHttpServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("STOKER_AUDIT_SYSLOG", "siem.example:514")

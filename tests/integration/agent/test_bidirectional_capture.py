@@ -262,7 +262,7 @@ def files_of(changes: ChangeSet) -> dict[str, bytes | None]:
     }
 
 
-async def test_a_designers_edit_goes_back_with_its_base_and_comes_back_as_nothing_to_do(
+async def test_a_designers_edit_is_sent_with_its_base_and_comes_back_as_nothing_to_do(
     gateway: Gateway,
 ) -> None:
     await gateway.synced({"a.txt": "1", "b.txt": "2"})
@@ -287,7 +287,7 @@ async def test_a_designers_edit_goes_back_with_its_base_and_comes_back_as_nothin
         assert again.id > found.id
 
 
-async def test_whether_a_file_may_be_executed_goes_back_with_it_and_alone(gateway: Gateway) -> None:
+async def test_the_executable_bit_is_sent_with_a_file_and_alone(gateway: Gateway) -> None:
     await gateway.synced({"a.sh": "1"})
     place = gateway.data / "projects/a.sh"
     async with gateway.watched() as site:
@@ -397,7 +397,7 @@ async def test_nothing_of_a_designers_is_overwritten_before_git_has_exactly_that
         assert gateway.maps.sets() == []
 
 
-async def test_a_save_in_the_moment_of_writing_stops_the_pass_before_its_first_byte(gateway: Gateway) -> None:
+async def test_a_save_in_the_moment_of_writing_stops_the_sync_before_its_first_byte(gateway: Gateway) -> None:
     await gateway.synced({"a": "1", "b": "2"})
     folder_sync = gateway.folder_sync()
 
@@ -565,7 +565,7 @@ async def test_many_deletions_on_a_gateway_are_sent_to_git_only_when_they_are_ap
 
 
 @pytest.mark.parametrize("lost", ["overflow", "no notices"])
-async def test_what_the_kernel_does_not_tell_is_found_by_comparing(gateway: Gateway, lost: str) -> None:
+async def test_changes_without_a_kernel_event_are_found_by_comparing(gateway: Gateway, lost: str) -> None:
     await gateway.synced({"a": "1", "deep/b": "2"})
     gateway.compare = 0.2
     async with gateway.watched() as site:

@@ -124,7 +124,7 @@ def test_the_digest_of_the_files_is_that_of_their_paths_and_contents_and_of_noth
     assert plant.until_converged(pods[0], first).checksums == one, "and again what it was, going back"
 
 
-def test_who_looks_at_a_project_while_it_changes_is_counted_and_named_in_the_log(
+def test_sessions_of_a_changing_project_are_counted_and_named_in_the_log(
     plant: AgentEnvironment,
 ) -> None:
     pod = plant.pod()

@@ -84,7 +84,7 @@ def plant(tmp_path: Path) -> Iterator[Plant]:
         yield Plant(tmp_path, server)
 
 
-async def test_an_unchanged_commit_costs_one_look_and_no_byte(plant: Plant) -> None:
+async def test_an_unchanged_commit_costs_one_lookup_and_no_byte(plant: Plant) -> None:
     plant.repository.commit({"s/a": "1", "s/b/c": "2"})
     folder_sync = plant.folder_sync()
     await folder_sync.sync()
@@ -97,7 +97,7 @@ async def test_an_unchanged_commit_costs_one_look_and_no_byte(plant: Plant) -> N
     assert plant.stamps() == state
 
 
-async def test_what_a_killed_pass_staged_goes_although_nothing_is_left_to_do(plant: Plant) -> None:
+async def test_staged_files_of_a_killed_sync_are_removed_although_nothing_is_left_to_do(plant: Plant) -> None:
     plant.repository.commit({f"s/{number}": "1" for number in range(SYNC_EACH + 1)})
     folder_sync = plant.folder_sync()
     await folder_sync.sync()

@@ -173,7 +173,7 @@ async def test_a_project_held_over_several_commits_is_known_by_the_one_that_it_i
     assert (plant.read("projects/A/x"), plant.read("projects/B/x")) == ("4", "1")
 
 
-async def test_while_the_same_people_work_no_pass_is_made(plant: Plant) -> None:
+async def test_while_the_same_designers_work_no_sync_is_made(plant: Plant) -> None:
     plant.repository.commit({"projects/A/x": "1", "projects/B/x": "1"})
     await plant.folder_sync().sync()
     commit = CommitId(plant.repository.commit({"projects/A/x": "2", "projects/B/x": "2"}))
@@ -205,7 +205,7 @@ async def test_files_that_a_first_boot_left_behind_are_met_once_and_never_delete
     assert plant.read("projects/A/stranger") == "made by the boot"
 
 
-async def test_code_for_the_gateway_comes_only_where_the_policy_lets_it(plant: Plant) -> None:
+async def test_code_for_the_gateway_is_written_only_where_the_policy_allows_it(plant: Plant) -> None:
     plant.repository.commit({"projects/A/data.bin": "1", "projects/A/x": "1"})
     for policy in (BinaryPolicy.REFUSE, BinaryPolicy.REQUIRE_SIGNED):
         with pytest.raises(Stalled, match=r"projects/A/data\.bin") as refused:
@@ -246,7 +246,7 @@ def manifest(actor: str, **more: object) -> str:
 VIEW = "projects/A/views/main"
 
 
-async def test_a_resource_that_only_says_who_touched_it_is_not_written(plant: Plant) -> None:
+async def test_a_resource_of_which_only_the_last_actor_changed_is_not_written(plant: Plant) -> None:
     plant.repository.commit({f"{VIEW}/resource.json": manifest("anna"), f"{VIEW}/view.json": "{}"})
     folder_sync = plant.folder_sync(noise=True)
     await folder_sync.sync()

@@ -386,7 +386,7 @@ async def test_a_snapshot_that_would_delete_many_files_waits_for_the_approval_of
     assert again.value.plan.digest == digest, "the approval of a restore counts once as well"
 
 
-async def test_goes_back_to_a_snapshot_bit_for_bit_and_stays_there(with_gateway: RollbackSite) -> None:
+async def test_a_rollback_to_a_snapshot_is_bit_for_bit_and_stays(with_gateway: RollbackSite) -> None:
     site, tended = with_gateway, with_gateway.process()
     site.commit({"projects/filler/run.sh": executable("#!/bin/sh\n"), "config/a/x.txt": "1"})
     await synced(tended)

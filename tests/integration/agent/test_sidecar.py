@@ -244,7 +244,7 @@ def test_a_profile_is_followed_when_it_changes_and_when_the_pod_names_another(pl
     assert pod.file("projects/b/project.json") == project("One")
 
 
-def test_pause_farewell_and_a_map_that_comes_back(plant: Plant) -> None:
+def test_pause_deletion_and_a_configmap_that_comes_back(plant: Plant) -> None:
     pod = plant.pod()
     plant.publish()
     pod.start(plant.kubeconfig)
@@ -455,7 +455,7 @@ def test_a_map_that_is_not_signed_with_the_mounted_key_is_not_followed(plant: Pl
     assert pod.file(PROJECT) == project("Two"), "an earlier order that is put back is not followed"
 
 
-def test_who_may_only_get_the_map_polls_it(plant: Plant) -> None:
+def test_with_get_permission_alone_the_configmap_is_polled(plant: Plant) -> None:
     """The narrowest role there is: no list and no watch, and still every change arrives."""
     rules = [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "patch", "create"]}]
     meta = {"name": "agent", "namespace": plant.namespace}
@@ -625,7 +625,7 @@ def views(number: int) -> dict[str, str]:
 
 
 @pytest.mark.smoke
-def test_the_gateway_is_left_alone_at_first_and_then_locked_scanned_and_believed(plant: Plant) -> None:
+def test_the_gateway_is_left_alone_at_first_and_then_locked_scanned_and_verified(plant: Plant) -> None:
     pod = plant.pod()
     first = plant.repository.commit(views(1))
     with SimulatedGateway.start(pod.data_dir, scan_seconds=0.0) as gateway:

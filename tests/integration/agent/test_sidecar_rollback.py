@@ -74,7 +74,7 @@ def test_a_commit_that_the_gateway_cannot_load_is_rolled_back_reported_and_kept_
     assert report.quarantine is None
 
 
-def test_a_gateway_goes_back_to_a_snapshot_and_follows_the_ref_when_it_is_released(
+def test_a_gateway_is_rolled_back_to_a_snapshot_and_follows_the_ref_when_it_is_released(
     plant: AgentEnvironment,
 ) -> None:
     pod, first = at_first(plant, snapshots={"enabled": True})
@@ -278,7 +278,7 @@ def test_a_snapshot_waits_for_what_a_designer_saved_unless_that_is_copied(plant:
     assert tree(pod.data_dir).keys() == {*after, signed}
 
 
-def test_a_dry_run_goes_back_to_no_snapshot(plant: AgentEnvironment) -> None:
+def test_a_dry_run_rolls_back_to_no_snapshot(plant: AgentEnvironment) -> None:
     pod, _ = at_first(plant, snapshots={"enabled": True})
     second = plant.commit(project("filler", 2))
     plant.publish(second)

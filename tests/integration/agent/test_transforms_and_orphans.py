@@ -115,7 +115,7 @@ async def test_the_time_of_a_template_is_that_of_the_commit(plant: Plant) -> Non
     assert not (await plant.sync(files)).plan.actions
 
 
-async def test_a_value_that_is_missing_stops_the_pass_and_names_the_file(plant: Plant) -> None:
+async def test_a_missing_value_stops_the_sync_and_names_the_file(plant: Plant) -> None:
     plant.repository.commit({"s/a": "1", "s/b": "{{.Vars.nope}}"})
     with pytest.raises(InvalidValue, match=r"p/b: line 1 asks for \.Vars\.nope"):
         await plant.sync(FilesIntent((FileMapping("s", "p", template=True),)))
@@ -172,7 +172,7 @@ async def test_a_manual_edit_of_a_placeholder_is_restored(plant: Plant) -> None:
     assert plant.files() == {"p/a": "1", "external/config-mode.json": "{}\n", "external/theirs": "stays"}
 
 
-async def test_a_source_that_vanished_stalls_and_is_not_stood_in_for_unasked(plant: Plant) -> None:
+async def test_a_source_that_vanished_stalls_and_gets_no_placeholder_unasked(plant: Plant) -> None:
     plant.repository.commit({"s/a": "1", "ext/x": "1"})
     await plant.sync(MISSING)
     plant.repository.commit({"ext/x": None})
@@ -185,7 +185,7 @@ async def test_a_source_that_vanished_stalls_and_is_not_stood_in_for_unasked(pla
     assert plant.files() == {"p/a": "1", "external/config-mode.json": "{}\n"}
 
 
-async def test_a_misspelt_source_is_not_stood_in_for_where_files_were_delivered(plant: Plant) -> None:
+async def test_a_misspelt_source_gets_no_placeholder_where_files_were_delivered(plant: Plant) -> None:
     plant.repository.commit({"s/a": "1", "ext/x": "1"})
     await plant.sync(MISSING)
     typo = MISSING.mappings[1]._replace(source="etx")
@@ -194,7 +194,7 @@ async def test_a_misspelt_source_is_not_stood_in_for_where_files_were_delivered(
     assert plant.files() == {"p/a": "1", "external/x": "1"}
 
 
-async def test_a_stand_in_can_be_patched(plant: Plant) -> None:
+async def test_a_placeholder_can_be_patched(plant: Plant) -> None:
     plant.repository.commit({"s/a": "1"})
     titled = TransformPolicy(patches=(FilePatch("external/config-mode.json", ((".title", "External"),)),))
     await plant.sync(MISSING._replace(transforms=titled))

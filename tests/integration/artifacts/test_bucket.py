@@ -132,7 +132,7 @@ async def test_too_much_is_refused_before_it_is_fetched(place: Place) -> None:
         assert error.value.reason == Reason.SOURCE_TOO_LARGE
 
 
-async def test_what_is_not_there_and_who_may_not_see_it(place: Place, tmp_path: Path) -> None:
+async def test_missing_objects_and_missing_permissions(place: Place, tmp_path: Path) -> None:
     place.put({"v1/a": "1"})
     with pytest.raises(StokerError) as nothing:
         await place.bucket().resolve(GitRef("v9"))

@@ -226,7 +226,7 @@ async def test_a_registry_that_is_away_is_asked_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("auth", ["basic", "token"])
-async def test_who_has_no_login_is_not_let_in(tmp_path: Path, auth: Any) -> None:
+async def test_a_client_without_a_login_is_refused(tmp_path: Path, auth: Any) -> None:
     with Registry.start(tmp_path / "registry", auth=auth) as registry:
         digest = registry.push("plant/site", "v1", oci_artifacts.flux(V1))
         secret = registry.password

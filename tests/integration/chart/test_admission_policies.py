@@ -43,7 +43,7 @@ def policies(kinds: ClusterAccess, namespace: str, helm: Helm) -> Iterator[None]
 
 
 @pytest.mark.usefixtures("policies")
-def test_who_may_only_press_buttons_changes_no_spec(kinds: ClusterAccess, namespace: str) -> None:
+def test_a_user_with_action_rights_alone_changes_no_spec(kinds: ClusterAccess, namespace: str) -> None:
     git = {"repo": "https://git.example.test/p.git", "ref": "main"}
     spec = {"git": git, "gateway": {"filesOnly": True}}
     resource = {
@@ -88,7 +88,7 @@ def test_who_may_only_press_buttons_changes_no_spec(kinds: ClusterAccess, namesp
 
 
 @pytest.mark.usefixtures("policies")
-def test_who_may_only_press_buttons_goes_back_only_to_what_a_gateway_had(
+def test_a_user_with_action_rights_alone_rolls_back_only_to_what_a_gateway_had(
     kinds: ClusterAccess, namespace: str
 ) -> None:
     has, had, failed, never = (digit * 40 for digit in "1234")

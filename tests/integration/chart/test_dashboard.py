@@ -145,7 +145,9 @@ def test_a_dashboard_of_the_reverser_that_could_not_be_meant_is_refused(
         ({"ingress": {"enabled": True, "host": "x.example"}}, r"dashboard\.ingress\.tlsSecretName"),
     ],
 )
-def test_tokens_go_in_the_clear_only_for_who_says_so(helm: Helm, way: dict[str, Any], wants: str) -> None:
+def test_tokens_go_in_the_clear_only_where_that_is_configured(
+    helm: Helm, way: dict[str, Any], wants: str
+) -> None:
     with pytest.raises(CommandFailed, match=wants):
         helm.template({"dashboard": {"enabled": True, **way}})
     objects = helm.template({"dashboard": {"enabled": True, **way, "tls": {"allowPlain": True}}})

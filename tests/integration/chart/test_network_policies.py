@@ -99,7 +99,7 @@ def test_there_are_none_unless_they_are_wanted_and_then_they_have_the_specified_
         *((each, 8081, NODE) for each in ("controller", "webhook", "reverser")),
     ],
 )
-def test_who_must_reach_a_pod_does(
+def test_every_required_client_reaches_a_pod(
     component: str, port: int, peer: PolicyPeer, narrow: Installed, plain: Installed
 ) -> None:
     assert narrow.lets_in(component, port, peer)

@@ -291,7 +291,7 @@ def reverser(site: Site) -> None:
         site.cluster.kubectl("apply", "-f", "-", stdin=json.dumps(manifest))
 
 
-def test_it_works_where_only_those_name_an_owner_who_could_delete_him(
+def test_it_works_where_an_owner_reference_needs_the_right_to_delete_the_owner(
     tmp_path: Path, git_http: GitHttpServer
 ) -> None:
     """OwnerReferencesPermissionEnforcement, which some distributions turn on."""

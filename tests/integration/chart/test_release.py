@@ -236,7 +236,7 @@ def maps_in(plane: ClusterAccess) -> str:
     return plane.kubectl("-n", "line-2", "get", "configmaps", "-o", "name").stdout
 
 
-def test_an_uninstall_lets_go_of_resources_that_are_still_there(
+def test_an_uninstall_removes_the_finalizers_of_resources_that_are_still_there(
     plane: ClusterAccess, release: ProcessRelease, git_http: GitHttpServer
 ) -> None:
     """The controller still runs while the finalizers are removed, and must not add them again."""

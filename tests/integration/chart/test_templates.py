@@ -736,7 +736,7 @@ def test_the_schema_knows_every_value_and_no_other() -> None:
     assert set(schema["properties"]["defaults"]["properties"]) == fields
 
 
-def test_the_readme_tells_of_every_value() -> None:
+def test_the_readme_documents_every_value() -> None:
     script = ROOT / "scripts/chart-readme"
     done = subprocess.run([sys.executable, script, "--check"], capture_output=True, text=True, check=False)
     assert done.stderr == ""
@@ -769,7 +769,7 @@ def test_the_version_of_the_chart_is_that_of_the_product() -> None:
     assert Path(CHART / "README.md").read_text().startswith("# The chart `stoker`")
 
 
-def test_the_address_check_is_the_same_for_everyone_who_connects(helm: Helm) -> None:
+def test_the_address_check_is_the_same_for_every_component(helm: Helm) -> None:
     objects = helm.template(VALUES["egress"])
     own = ["--egress-allow=gitea.git.svc", "--egress-allow=*.tools.svc", "--egress-allow=127.0.0.0/8"]
     own.append("--egress-cluster-range=10.96.0.0/12")

@@ -161,7 +161,7 @@ def test_a_closed_port(doctor: Doctor) -> None:
     assert "service running" in fix
 
 
-def test_a_port_that_speaks_tls_and_was_asked_in_plain(tmp_path: Path, doctor: Doctor) -> None:
+def test_a_tls_port_that_was_asked_in_plain_http(tmp_path: Path, doctor: Doctor) -> None:
     pair = Authority().server(["gw"]).save(tmp_path, "gateway")
     with SimulatedGateway.start(tmp_path / "data", tls=pair) as running:
         check, reason, fix = doctor.complaint(running.url.removeprefix("https://"))

@@ -91,7 +91,7 @@ def test_status_as_json_has_its_documented_shape(site: Site, commit: str) -> Non
     assert "syncHistory" not in resource["gateways"][0]
 
 
-def test_history_and_diff_tell_what_a_gateway_has_been_through(site: Site, commit: str) -> None:
+def test_history_and_diff_show_the_syncs_of_a_gateway(site: Site, commit: str) -> None:
     code, out, _ = stoker(site, "history", "line", "--gateway=filler")
     assert (code, out.splitlines()[1].split()[:2]) == (ExitCode.DONE, ["filler", "1"])
     assert commit[:8] in out

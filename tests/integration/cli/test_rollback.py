@@ -59,7 +59,7 @@ def site(tmp_path: Path) -> Site:
     return site
 
 
-def test_a_folder_goes_back_stays_and_is_released(site: Site) -> None:
+def test_a_folder_is_rolled_back_stays_and_is_released(site: Site) -> None:
     code, listed, _ = site.back("--list")
     (snapshot,) = listed["snapshots"]
     assert code == ExitCode.DONE
@@ -92,7 +92,7 @@ def test_people_read_where_the_folder_is_and_not_where_the_ref_is(site: Site) ->
     assert done.stdout.splitlines()[-1] == f"back at {snapshot['commit'][:8]}: 1 modified"
 
 
-def test_a_folder_goes_back_to_a_commit(site: Site) -> None:
+def test_a_folder_is_rolled_back_to_a_commit(site: Site) -> None:
     (snapshot,) = site.back("--list")[1]["snapshots"]
     first = snapshot["commit"]
     code, output, _ = site.run("rollback", f"--to={first}")

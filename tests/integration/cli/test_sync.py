@@ -356,7 +356,7 @@ def test_what_cannot_be_delivered_makes_a_partial_sync(site: Site) -> None:
         (("--repo=file:///nowhere",), 4, "SourceUnreachable"),
     ],
 )
-def test_a_pass_that_cannot_run_ends_with_its_code_and_reason(
+def test_a_sync_that_cannot_run_ends_with_its_code_and_reason(
     site: Site, options: tuple[str, ...], code: int, reason: str
 ) -> None:
     site.repository.commit({"services/p/a": "1"})
@@ -506,7 +506,7 @@ def test_an_interrupted_sync_stops_in_order(site: Site, number: signal.Signals) 
     assert len(site.files()) == COUNT
 
 
-async def test_a_sync_that_is_cancelled_twice_still_ends_before_it_lets_go_of_the_data_folder(
+async def test_a_sync_that_is_cancelled_twice_still_ends_before_it_unlocks_the_data_folder(
     site: Site,
 ) -> None:
     site.repository.commit({"services/p/large": b"\0" * (96 << 20), "services/p/more": "1"})
@@ -541,7 +541,7 @@ async def test_two_syncs_on_one_data_folder_exclude_each_other(site: Site) -> No
 
 
 @pytest.mark.parametrize("damaged", ["all of the pack", "the content of one file"])
-async def test_a_damaged_mirror_is_built_anew_within_the_pass(site: Site, damaged: str) -> None:
+async def test_a_damaged_mirror_is_rebuilt_within_the_sync(site: Site, damaged: str) -> None:
     content = secrets.token_hex(100_000)
     site.repository.commit({"services/p/a": content})
     site.server.users.clear()

@@ -91,7 +91,9 @@ def test_an_unsigned_commit_is_refused_and_nothing_is_written(site: SyncSite, al
     assert not [path for path in site.data.rglob("*") if path.is_file() and ".sync-state" not in path.parts]
 
 
-def test_a_signed_commit_passes_and_an_unsigned_one_after_it_does_not(site: SyncSite, alice: Signer) -> None:
+def test_a_signed_commit_is_accepted_and_an_unsigned_one_after_it_is_not(
+    site: SyncSite, alice: Signer
+) -> None:
     url, trust = site.repository.path.as_uri(), _trusting(site, alice)
     commit = alice.commit(site.repository, FILES)
     code, output, errors = site.run(url, *trust)
@@ -147,7 +149,7 @@ def test_without_known_hosts_it_warns_or_refuses(site: SyncSite, git_ssh: GitSsh
     assert "SSH host key verification disabled" in errors
 
 
-def test_an_authority_of_ones_own_is_believed(site: SyncSite, repositories: Path) -> None:
+def test_a_private_authority_is_trusted(site: SyncSite, repositories: Path) -> None:
     site.repository.commit(FILES)
     authority = Authority()
     with GitHttpServer.start(

@@ -322,7 +322,7 @@ def test_every_part_that_shapes_files_is_obeyed(site: Site, tmp_path: Path, kind
     assert theirs.read_text() == "theirs"
 
 
-def test_a_policy_of_one_look_writes_nothing(site: Site) -> None:
+def test_a_dry_run_policy_writes_nothing(site: Site) -> None:
     site.write("look.yaml", STOKER + "  validation: {dryRunBefore: true}\n")
     code, output, errors = site.run(
         "sync", "-f", "~/look.yaml", "-f", "~/filler.yaml", "--secrets-dir=~/secrets", "--files-only"
@@ -351,7 +351,7 @@ def test_a_profile_that_says_dry_run_writes_nothing(site: Site) -> None:
     assert list(site.data.iterdir()) == []
 
 
-def test_a_plan_tells_by_its_exit_code_whether_there_is_something_to_do(site: Site) -> None:
+def test_the_exit_code_of_a_plan_shows_whether_there_is_something_to_do(site: Site) -> None:
     files = ("-f", "~/stoker.yaml", "-f", "~/filler.yaml", "--secrets-dir=~/secrets", "--files-only")
     assert site.run("plan", *files, "--exit-code")[0] == ExitCode.DIFFERENT
     assert list(site.data.iterdir()) == []

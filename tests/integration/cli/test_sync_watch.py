@@ -54,7 +54,7 @@ def test_it_is_silent_while_nothing_happens(site: WatchedFolder) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGUSR1])
-def test_a_signal_makes_it_look(site: WatchedFolder, number: signal.Signals) -> None:
+def test_a_signal_triggers_a_sync(site: WatchedFolder, number: signal.Signals) -> None:
     with site.watching() as watching:
         watching.until("a", "1")
         watching.until_logged("sync.done")
@@ -64,7 +64,7 @@ def test_a_signal_makes_it_look(site: WatchedFolder, number: signal.Signals) -> 
         eventually(lambda: watching.events().count("sync.done") == 2, PATIENCE, "the second sync is logged")
 
 
-def test_a_webhook_makes_it_look_if_it_is_signed(site: WatchedFolder) -> None:
+def test_a_signed_webhook_triggers_a_sync(site: WatchedFolder) -> None:
     more = [f"--webhook-secret-file={site.place / 'secret'}", "--webhook-address=127.0.0.1:0"]
     with site.watching(*more) as watching:
         port = watching.until_logged("webhook.listening")["port"]
@@ -201,7 +201,7 @@ def test_an_edited_file_is_read_again_and_a_broken_edit_changes_nothing(site: Wa
         assert watching.stop() == 0
 
 
-def test_a_stop_in_the_middle_of_a_pass_lets_it_finish(site: WatchedFolder) -> None:
+def test_a_stop_in_the_middle_of_a_sync_lets_it_finish(site: WatchedFolder) -> None:
     count = 3000
     site.repository.commit({f"s/{n % 50}/{n}": str(n) for n in range(count)})
     with site.watching() as watching:

@@ -120,7 +120,7 @@ def site(tmp_path: Path) -> Site:
     return Site(tmp_path)
 
 
-def test_who_waits_at_a_terminal_sees_a_bar(site: Site) -> None:
+def test_a_user_at_a_terminal_sees_a_progress_bar(site: Site) -> None:
     with terminal(site.shown) as screen:
         done = site.run(screen.fd)
     assert ESCAPE in screen.seen
@@ -130,7 +130,7 @@ def test_who_waits_at_a_terminal_sees_a_bar(site: Site) -> None:
     assert b"publishing" not in done.stdout
 
 
-def test_who_waits_for_the_server_sees_that(site: Site) -> None:
+def test_a_user_at_a_terminal_sees_the_wait_for_the_server(site: Site) -> None:
     """The server waits until the progress line was read."""
     seen = site.place / "seen"
     wait = f"while [ ! -e {seen} ]; do sleep 0.05; done"
@@ -158,7 +158,7 @@ def test_a_pipe_gets_neither_a_bar_nor_colours(site: Site) -> None:
     assert done.stdout.endswith(b": 500 added\n")
 
 
-def test_who_goes_back_at_a_terminal_sees_that_it_takes_its_time(site: Site) -> None:
+def test_a_user_at_a_terminal_sees_that_a_rollback_takes_its_time(site: Site) -> None:
     """A script of the site's own keeps it waiting."""
     manifest = site.place / "line.yaml"
     manifest.write_text(line_manifests((site.place / "plant.git").as_uri(), destination="projects/P"))

@@ -68,7 +68,7 @@ def test_alone_it_makes_up_a_key_and_a_folder_which_goes_with_it(tmp_path: Path)
     assert not folder.exists()
 
 
-def test_it_speaks_tls_and_starts_slowly(tmp_path: Path) -> None:
+def test_it_serves_tls_and_starts_slowly(tmp_path: Path) -> None:
     process, (url, _, _, authority) = start(tmp_path, [*STOKER, "--tls", "--slow-start", "600"], lines=4)
     with process:
         trust = ssl.create_default_context(cafile=authority.removeprefix("authority: "))

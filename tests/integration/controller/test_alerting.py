@@ -77,7 +77,7 @@ def until_heard(services: AlertServices, service: str, site: Site, **wanted: str
     )[0]
 
 
-def test_a_failed_sync_alerts_all_and_its_end_those_who_keep_lists(
+def test_a_failed_sync_alerts_all_and_its_end_the_paging_services(
     site: Site, plant: Repository, git_http: GitHttpServer, services: AlertServices
 ) -> None:
     targets = [target(kind) for kind in ("slack", "teams", "pagerduty", "webhook")]

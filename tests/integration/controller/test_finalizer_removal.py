@@ -79,7 +79,7 @@ def let_go(site: Site, *flags: str, namespaces: Sequence[str] = ()) -> tuple[int
     return process.returncode, process.log.read_text()
 
 
-def test_a_changed_selector_lets_go_of_what_no_longer_fits(site: Site) -> None:
+def test_a_changed_selector_removes_the_finalizer_of_what_no_longer_fits(site: Site) -> None:
     tie(site, "north").stop()
     tie(site, "south")
     until(site, "north", tied=False)
@@ -120,7 +120,7 @@ def test_what_another_release_works_on_by_now_is_tied_by_that_one(site: Site, ot
     assert finalizers(site, "north") == [FINALIZER]
 
 
-def test_an_uninstall_after_a_changed_selector_lets_go_of_both(site: Site) -> None:
+def test_an_uninstall_after_a_changed_selector_removes_both_finalizers(site: Site) -> None:
     tie(site, "north").stop()
     site.apply("Stoker", "stranger", git=NOWHERE, labels={"team": "east"})
     site.patch(site.path_of("Stoker", "stranger"), {"metadata": {"finalizers": [FINALIZER]}})

@@ -396,7 +396,7 @@ def test_a_requested_ref_counts_until_the_spec_changes(site: Site, plant: Reposi
     assert (published.commit, published.ref) == (first, "v1"), "gateways keep what they have"
 
 
-def test_a_nudge_makes_it_look_at_once_and_nothing_else(
+def test_a_sync_request_triggers_a_lookup_at_once_and_nothing_else(
     site: Site, plant: Repository, git_http: GitHttpServer, url: str
 ) -> None:
     site.apply("Stoker", "line", git=git(url), polling={"interval": "1h"})

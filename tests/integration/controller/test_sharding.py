@@ -148,7 +148,7 @@ def test_the_standby_of_a_shard_takes_over_what_its_killed_leader_had_and_nothin
     assert first.namespaces() == set(names[:2])
 
 
-def test_a_third_shard_takes_its_namespaces_when_those_who_had_them_are_gone(
+def test_a_third_shard_takes_its_namespaces_when_their_shards_are_gone(
     resources: ShardedSite, plant: Repository
 ) -> None:
     """As an update does it: the new one comes first, and the old ones are replaced one after the other."""

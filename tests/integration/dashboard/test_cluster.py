@@ -311,7 +311,7 @@ async def test_a_plan_that_a_gateway_holds_is_approved_on_the_page_and_on_the_co
     assert written == [DIGEST, "f" * 64]
 
 
-async def test_admission_has_the_last_word_on_who_approves(
+async def test_admission_decides_last_who_approves(
     house: RbacEnvironment, place: Place, tmp_path: Path
 ) -> None:
     with Admission(house.cluster, house.namespace, tmp_path) as admission:
@@ -409,7 +409,7 @@ async def test_an_account_without_review_permission_lets_no_user_in(
     assert "tokenreviews" in capfd.readouterr().err
 
 
-async def test_the_emergency_stop_is_for_those_who_may(house: RbacEnvironment, place: Place) -> None:
+async def test_the_emergency_stop_needs_its_permission(house: RbacEnvironment, place: Place) -> None:
     editor = house.person("editor", "stoker-editor")
     chief = house.person("chief", "stoker-viewer", "stoker-emergency-stop")
     sight = await place.sees(chief)

@@ -159,7 +159,7 @@ async def test_stopped_nothing_begins_until_it_goes_on(page: Page) -> None:
     assert not (await page.visit.get("/api/picture")).json["stop"]["active"]
 
 
-async def test_it_goes_back_to_a_commit_and_stays_there_until_it_is_released(page: Page) -> None:
+async def test_it_rolls_back_to_a_commit_and_stays_there_until_it_is_released(page: Page) -> None:
     await page.until(synced)
     first = page.site.repository.tip()
     second = page.site.repository.commit({"s/a": "2"})
@@ -181,7 +181,7 @@ async def test_it_goes_back_to_a_commit_and_stays_there_until_it_is_released(pag
     await page.until(lambda one: one["rollback"] is None and one["commit"] == second)
 
 
-async def test_it_goes_back_while_it_is_paused_and_follows_nothing_for_that(page: Page) -> None:
+async def test_it_rolls_back_while_it_is_paused_and_follows_nothing_for_that(page: Page) -> None:
     await page.until(synced)
     first = page.site.repository.tip()
     page.site.repository.commit({"s/a": "2"})

@@ -246,7 +246,7 @@ async def test_a_gateway_that_was_away_is_asked_again(
     assert len(simulated.asked("GET", "/v1/designers")) == 2
 
 
-async def test_a_key_that_was_replaced_in_between_is_tried_before_anybody_is_troubled(
+async def test_a_key_that_was_replaced_meanwhile_is_tried_before_an_error_is_reported(
     simulated: SimulatedGateway,
 ) -> None:
     keys = iter(["stoker:old", KEY, KEY])

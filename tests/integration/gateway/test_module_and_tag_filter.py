@@ -204,7 +204,7 @@ async def test_what_was_written_before_the_module_came_stays_as_it_is(
 # When it is asked, and what counts while it does not answer.
 
 
-async def test_it_is_asked_every_few_minutes_and_after_a_start_and_not_on_each_pass(site: Site) -> None:
+async def test_it_is_asked_every_few_minutes_and_after_a_start_and_not_on_each_sync(site: Site) -> None:
     tended, attending = site.agent()
     await tended.sync(SyncOptions())
     asked = len(site.gateway.requests)

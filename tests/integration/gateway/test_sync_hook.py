@@ -208,7 +208,7 @@ async def test_a_gateway_that_has_just_answered_is_not_asked_how_it_is(site: Sit
     assert not (site.data / f"{PROVIDER}/plant/x").exists()
 
 
-async def test_a_lock_in_other_hands_stops_the_pass_before_anything_is_written(site: Site) -> None:
+async def test_a_lock_of_another_client_stops_the_sync_before_anything_is_written(site: Site) -> None:
     other = GatewayClient(GatewayAddress.parse(site.gateway.url), lambda: Secret(KEY))
     await other.lock(ScanKind.CONFIG, acquire=0, hold=60)
     await other.aclose()
@@ -598,7 +598,7 @@ async def test_still_held_asks_for_designers_and_nothing_else(site: Site) -> Non
     assert [one.path for one in site.gateway.requests[before:]] == ["/data/api/v1/designers"]
 
 
-async def test_one_of_two_that_closes_is_reason_enough_for_a_pass(site: Site) -> None:
+async def test_one_of_two_designers_that_closes_triggers_a_sync(site: Site) -> None:
     site.gateway.open_designer(ANNA)
     site.gateway.open_designer(Designer("d2", "bert", "packer"))
     attending = site.attendant(WAIT)
@@ -642,7 +642,7 @@ async def test_after_the_timeout_it_is_an_error_and_never_an_overwrite(site: Sit
     assert len((await site.carry(attending, FILLER))[0]) == 1, "the next wait begins anew"
 
 
-async def test_what_else_there_is_to_do_does_not_wait_for_one_who_stays_too_long(site: Site) -> None:
+async def test_other_projects_do_not_wait_for_a_designer_who_stays_too_long(site: Site) -> None:
     site.gateway.open_designer(ANNA)
     attending = site.attendant(WAIT)
     await site.carry(attending, FILLER)
@@ -756,7 +756,7 @@ async def test_designers_that_are_not_listed_mean_that_nothing_is_written(
     assert site.clock.slept[:4] == ([5.0, 10.0, 30.0, 60.0] if status == 500 else [])
 
 
-async def test_a_gateway_that_ran_a_moment_ago_is_waited_for_before_the_pass_fails(site: Site) -> None:
+async def test_a_gateway_that_ran_a_moment_ago_is_waited_for_before_the_sync_fails(site: Site) -> None:
     attending = site.attendant(WAIT)
     assert await site.carry(attending, PACKER) == ((), ())
     site.gateway.go_down()
@@ -769,7 +769,7 @@ async def test_a_gateway_that_ran_a_moment_ago_is_waited_for_before_the_pass_fai
     assert not (site.data / "projects/filler/x").exists()
 
 
-async def test_designers_that_are_not_listed_when_files_are_about_to_change_stop_the_pass(
+async def test_designers_that_cannot_be_listed_when_files_are_about_to_change_stop_the_sync(
     site: Site, proxy: HttpFaultProxy
 ) -> None:
     attending = site.attendant(WAIT, url=proxy.url)
@@ -820,7 +820,7 @@ async def test_with_proceed_there_is_only_a_warning(site: Site) -> None:
     )
 
 
-async def test_a_whole_agent_pass_holds_what_is_open(site: Site, tmp_path: Path) -> None:
+async def test_a_whole_agent_sync_holds_open_projects(site: Site, tmp_path: Path) -> None:
     repository = Repository.create(tmp_path / "plant.git")
     repository.commit({"projects/filler/project.json": "{}", "projects/packer/project.json": "{}"})
     job = SyncJob(
@@ -853,7 +853,7 @@ GRACEFUL = IgnitionPolicy(perspective_sessions=PerspectivePolicy.GRACEFUL)
 CLOSE = IgnitionPolicy(perspective_sessions=PerspectivePolicy.CLOSE)
 
 
-async def test_graceful_tells_waits_and_closes_who_does_not_listen(site: Site) -> None:
+async def test_graceful_notifies_waits_and_closes_the_remaining_sessions(site: Site) -> None:
     site.gateway.settings.paths = Paths.BOTH
     site.gateway.open_session(PerspectiveBrowser("listens", "anna", "filler"))
     site.gateway.open_session(PerspectiveBrowser("deaf", "bert", "filler", leaves_after=None))
@@ -876,7 +876,7 @@ async def test_graceful_tells_waits_and_closes_who_does_not_listen(site: Site) -
     assert 4.0 <= sum(one for one in site.clock.slept if one == 1.0) <= 11.0, "real time passes as well"
 
 
-async def test_who_leaves_early_is_not_waited_for(site: Site) -> None:
+async def test_a_session_that_leaves_early_is_not_waited_for(site: Site) -> None:
     site.gateway.settings.paths = Paths.BOTH
     site.gateway.open_session(PerspectiveBrowser("listens", "anna", "filler", leaves_after=0.0))
     await site.carry(site.attendant(GRACEFUL), FILLER)
@@ -899,7 +899,7 @@ def test_by_default_no_session_is_closed() -> None:
     assert IgnitionPolicy().perspective_sessions is PerspectivePolicy.NONE
 
 
-async def test_those_who_look_at_a_project_that_inherits_are_notified_too(site: Site) -> None:
+async def test_sessions_of_a_project_that_inherits_are_notified_too(site: Site) -> None:
     site.put("projects/heir/project.json", '{"parent": "filler"}')
     site.gateway.open_session(PerspectiveBrowser("b", "anna", "heir"))
     await site.carry(site.attendant(CLOSE), FILLER)
@@ -999,13 +999,13 @@ async def test_a_project_that_is_not_shown_is_named_and_looked_for_until_it_is(s
     assert (attending.outcome.applied, attending.outcome.verified) == (True, True)
 
 
-async def test_a_project_that_was_shown_before_is_not_believed_while_the_scan_goes_on(site: Site) -> None:
+async def test_a_project_that_was_shown_before_is_not_verified_while_the_scan_goes_on(site: Site) -> None:
     """The list of before the scan holds it; the gateway drops it when it reads what was written."""
     _, notes = await site.carry(site.attendant(), {"projects/filler/project.json": "["})
     assert notes == (PathNote("projects/filler", "the gateway does not show it after the scan"),)
 
 
-async def test_a_gateway_that_does_not_tell_of_its_scan_is_looked_at_all_the_same(
+async def test_a_gateway_without_scan_status_is_verified_all_the_same(
     site: Site, proxy: HttpFaultProxy
 ) -> None:
     attending = site.attendant(url=proxy.url)
@@ -1054,7 +1054,7 @@ async def test_tag_providers_are_read_back(site: Site, proxy: HttpFaultProxy) ->
     assert not attending.outcome.verified
 
 
-async def test_a_gateway_that_lists_no_tag_providers_is_believed_with_a_warning(
+async def test_a_gateway_that_lists_no_tag_providers_is_accepted_with_a_warning(
     site: Site, proxy: HttpFaultProxy
 ) -> None:
     proxy.arm(AnsweredFault(404), "tag-provider", times=None)

@@ -105,7 +105,7 @@ async def test_a_token_writes_only_where_something_is_pushed(github: GitHubAppSe
     assert github.statements == 3, "a token is kept for its rights alone"
 
 
-async def test_those_who_come_at_once_wait_for_one_token(github: GitHubAppServer, app: GitHubApp) -> None:
+async def test_concurrent_requests_wait_for_one_token(github: GitHubAppServer, app: GitHubApp) -> None:
     tokens, url = GitHubAppTokens(), RepoUrl(github.url("plant.git"))
     accesses = await asyncio.gather(*(tokens.access(app, url) for _ in range(10)))
     assert github.statements == 1

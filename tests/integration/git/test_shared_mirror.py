@@ -285,7 +285,7 @@ async def test_every_process_that_mounts_the_volume_can_read_and_no_credential_i
     assert not [each for each in plant.volume.root.rglob("*") if "askpass" in each.name or "key" in each.name]
 
 
-async def test_a_planted_setting_is_not_believed(plant: Plant) -> None:
+async def test_a_planted_git_setting_is_ignored(plant: Plant) -> None:
     first = plant.repository.commit({"s/a": "1"})
     await plant.update(first)
     path = plant.volume.path(plant.volume.current or "")

@@ -213,7 +213,7 @@ async def test_selectors_and_exact_versions_narrow_a_list(client: KubeClient, na
     assert [len(page.items) for page in then] == [1]
 
 
-async def test_a_watch_tells_changes_and_bookmarks_and_ends_when_asked(
+async def test_a_watch_delivers_changes_and_bookmarks_and_ends_when_asked(
     client: KubeClient, namespace: str
 ) -> None:
     start = [page async for page in client.pages(CONFIG_MAPS, namespace)][-1].resource_version

@@ -218,7 +218,7 @@ async def test_one_bad_object_gets_its_error_while_the_others_go_on(
         await doubler.reaches(bad="8", crashing="10", **good)
 
 
-async def test_a_stop_lets_the_running_pass_write_its_status(client: KubeClient, namespace: str) -> None:
+async def test_a_stop_lets_the_running_reconcile_write_its_status(client: KubeClient, namespace: str) -> None:
     doubler = Doubler(client, namespace)
     await doubler.create("slow", number="21", wait="yes")
     async with running(doubler) as task:

@@ -123,7 +123,7 @@ def test_null_is_kept_where_it_may_be_written(kinds: ClusterAccess, namespace: s
     assert decode(raw, kind.model).metadata.name == "nulls"
 
 
-def test_a_policy_can_stand_in_for_a_base(kinds: ClusterAccess, namespace: str) -> None:
+def test_a_policy_can_take_the_place_of_a_base(kinds: ClusterAccess, namespace: str) -> None:
     file = ROOT / "examples" / "policies" / "ignitionsync-defaults-native.yaml"
     policy, binding = cast("list[Manifest]", list(load_documents(file.read_bytes())))
     for body in (policy, binding):  # for this namespace alone: other tests use the same cluster

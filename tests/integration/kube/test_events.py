@@ -232,7 +232,7 @@ async def test_an_event_that_arrived_although_its_answer_did_not_is_not_made_twi
     assert event.count == 2
 
 
-async def test_who_may_not_write_events_says_so_in_the_log_and_goes_on(
+async def test_without_permission_for_events_it_logs_that_and_goes_on(
     control_plane: ClusterAccess, admin: KubeClient, namespace: str, clock: ManualClock
 ) -> None:
     about = await config_map(admin, namespace, "prices")

@@ -210,7 +210,7 @@ async def test_a_request_changes_annotations_and_nothing_else(serve: Serve) -> N
 
 @pytest.mark.smoke
 @pytest.mark.usefixtures("plant")
-async def test_of_two_kinds_of_one_name_the_key_tells_which(serve: Serve) -> None:
+async def test_of_two_kinds_of_one_name_the_key_decides(serve: Serve) -> None:
     serving = await asyncio.to_thread(lambda: ready(serve()))
     assert (await serving.post({"ref": "2.0.0"}, key=planted("other-key")))[0] == 202
     assert serving.asked() == {}
@@ -347,7 +347,7 @@ def test_a_real_gitea_may_bring_a_token_in_place_of_a_signature(
 
 
 @pytest.mark.usefixtures("plant")
-async def test_a_flood_costs_no_memory_and_the_signed_ones_get_through_with_one_nudge(
+async def test_a_flood_costs_no_memory_and_signed_requests_get_through_as_one(
     serve: Serve, admin_kubeconfig: Path
 ) -> None:
     serving = await asyncio.to_thread(lambda: ready(serve()))

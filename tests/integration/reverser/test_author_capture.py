@@ -257,7 +257,7 @@ def seen(
     )
 
 
-async def test_every_way_to_write_tells_the_user(plane: ClusterAccess, make: Making, namespace: str) -> None:
+async def test_every_way_to_write_has_its_user(plane: ClusterAccess, make: Making, namespace: str) -> None:
     site = await make(*watch_rule(namespace, "configmaps", "deployments"))
     maps, deployments = CONFIG_MAPS.path(namespace), DEPLOYMENTS.path(namespace)
     async with as_user(plane.kubeconfig("alice")) as alice, as_user(plane.kubeconfig("bob")) as bob:

@@ -87,7 +87,9 @@ def test_the_marker_of_another_cluster_stops_an_exclusive_destination(
     site.until("GitDestination", "production", "NoneFound", "OwnershipConflict")
 
 
-def test_an_exclusive_destination_yields_to_who_takes_it_over(site: ReverserSite, prod: Repository) -> None:
+def test_an_exclusive_destination_yields_to_the_one_that_takes_it_over(
+    site: ReverserSite, prod: Repository
+) -> None:
     site.follow_maps(exclusiveMode=True)
     site.config_map("prices")
     site.start("--branch-refresh=1s")

@@ -247,7 +247,7 @@ def test_changes_wait_for_their_window(site: ReverserSite, prod: Repository) -> 
     assert "[CREATE " in prod.messages()[-1] or "[CREATE]" in prod.messages()[-1]
 
 
-def test_a_status_tells_what_is_not_in_git_yet(site: ReverserSite, prod: Repository) -> None:
+def test_a_status_shows_what_is_not_in_git_yet(site: ReverserSite, prod: Repository) -> None:
     site.follow_maps(batch={"maxWait": "1h"})
     site.start()
     site.until("WatchRule", "maps", "Initialized")

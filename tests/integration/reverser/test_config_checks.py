@@ -70,7 +70,7 @@ def test_a_repository_behind_ssh_is_tried_with_its_key(
 
 
 @pytest.mark.xdist_group("gitea")
-def test_a_wrong_token_is_found_where_everybody_may_read(site: ReverserSite, gitea: GiteaServer) -> None:
+def test_a_wrong_token_is_found_on_a_public_repository(site: ReverserSite, gitea: GiteaServer) -> None:
     repository = gitea.create_repository(f"tried-{site.namespace}")
     repository.request("PATCH", "", {"private": False})
     site.secret("login", username=USER, token=planted("wrong-token"))

@@ -216,7 +216,7 @@ def _printed(code: str) -> str:
     return done.stdout
 
 
-def test_the_chart_tells_all_processes_and_agents_where_the_collector_is(tmp_path: Path) -> None:
+def test_the_chart_configures_the_collector_for_all_processes_and_agents(tmp_path: Path) -> None:
     values = {
         "tracing": {"endpoint": "http://collector:4318", "env": {"OTEL_TRACES_SAMPLER_ARG": "0.1"}},
         "audit": {"events": True, "syslog": {"address": "tls://siem:6514", "ca": "-----BEGIN\nx\n"}},

@@ -76,7 +76,7 @@ def receive(connection: socket.socket, size: int) -> bytes:
     return got
 
 
-def test_passes_everything_on_and_counts(proxy: FaultProxy, client: socket.socket) -> None:
+def test_forwards_everything_and_counts(proxy: FaultProxy, client: socket.socket) -> None:
     text = b"x" * 300_000
     sender = threading.Thread(target=client.sendall, args=(text,))
     sender.start()
@@ -132,7 +132,7 @@ def test_stalls_without_closing_and_flows_on_when_lifted(proxy: FaultProxy, clie
     assert receive(client, 3) == b"def"
 
 
-def test_stalls_requests_so_that_the_server_hears_nothing(proxy: FaultProxy, client: socket.socket) -> None:
+def test_stalls_requests_so_that_the_server_gets_nothing(proxy: FaultProxy, client: socket.socket) -> None:
     proxy.inject(Fault(FaultKind.STALL, Direction.TO_SERVER))
     client.sendall(b"unheard")
     eventually(lambda: proxy.struck[FaultKind.STALL] == 1, message="the request is held")

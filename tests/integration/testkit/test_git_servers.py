@@ -51,7 +51,7 @@ def test_clones_fetches_and_pushes_over_http(
     assert plant.messages() == ["Fourth", "Third", "Second", "First"]
 
 
-def test_speaks_protocol_version_2_and_keeps_a_record(git_http: GitHttpServer, plant: Repository) -> None:
+def test_uses_protocol_version_2_and_records_requests(git_http: GitHttpServer, plant: Repository) -> None:
     listing = run_git("-c", "protocol.version=2", "ls-remote", git_http.url("plant.git"), "refs/heads/main")
     assert listing.decode().split() == [plant.tip(), "refs/heads/main"]
     assert [(seen.method, seen.path, seen.status) for seen in git_http.requests] == [

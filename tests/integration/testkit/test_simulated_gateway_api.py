@@ -256,7 +256,7 @@ def test_a_slow_start_is_seen_from_outside(data: Path) -> None:
         assert "filler" in gateway.projects
 
 
-def test_who_is_switched_off_does_not_answer(gateway: SimulatedGateway) -> None:
+def test_a_gateway_that_is_switched_off_does_not_answer(gateway: SimulatedGateway) -> None:
     url = gateway.url
     gateway.go_down()
     with pytest.raises(ConnectionRefusedError):

@@ -170,7 +170,7 @@ CONDITIONS: dict[str, set[str]] = {
 
 
 @pytest.mark.parametrize("kind", CONDITIONS)
-def test_a_kind_tells_about_its_conditions(kind: str) -> None:
+def test_a_kind_documents_its_conditions(kind: str) -> None:
     page = (ROOT / "docs" / "spec" / f"{kind.lower()}.md").read_text()
     assert CONDITIONS[kind] <= set(BY_NAME[kind].conditions)
     assert all(f"| {type_} | " in page for type_ in CONDITIONS[kind])
@@ -195,7 +195,7 @@ def test_what_is_left_for_later_is_not_offered(kind: str) -> None:
     assert not LEFT_FOR_LATER[kind] & names_in(schema_for(BY_NAME[kind]))
 
 
-def test_the_gatekeeper_sample_speaks_of_our_kind() -> None:
+def test_the_gatekeeper_sample_names_our_kind() -> None:
     file = ROOT / "examples" / "policies" / "ignitionsync-defaults-gatekeeper.yaml"
     template, constraint = (json.loads(json.dumps(one)) for one in load_documents(file.read_bytes()))
     assert template["spec"]["crd"]["spec"]["names"]["kind"] == constraint["kind"] == "K8sIgnitionSyncDefaults"

@@ -38,7 +38,7 @@ def test_what_went_and_came_back_is_a_change_and_not_gone() -> None:
     assert values.since(seen) == ChangedIds(("a",), ())
 
 
-def test_who_has_not_looked_for_too_long_takes_everything() -> None:
+def test_a_client_that_is_too_far_behind_takes_everything() -> None:
     values: ChangeLog[int] = ChangeLog(most_gone=2)
     for name in "abc":
         values.set(name, 1)
@@ -51,7 +51,7 @@ def test_who_has_not_looked_for_too_long_takes_everything() -> None:
     assert values.since(seen + 1) == ChangedIds((), ("b", "c"))
 
 
-def test_who_is_to_begin_anew_does_so_whatever_goes_meanwhile() -> None:
+def test_a_client_that_has_to_restart_does_so_whatever_goes_meanwhile() -> None:
     values: ChangeLog[int] = ChangeLog(most_gone=1)
     for name in "abc":
         values.set(name, 1)
@@ -80,7 +80,7 @@ async def test_a_waiter_is_woken_by_the_next_change_and_no_other() -> None:
     assert await later == values.version
 
 
-async def test_who_begins_anew_takes_the_whole() -> None:
+async def test_a_client_that_restarts_takes_the_whole() -> None:
     values: ChangeLog[int] = ChangeLog()
     values.set("a", 1)
     seen = values.version

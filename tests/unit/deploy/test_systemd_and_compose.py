@@ -64,7 +64,7 @@ def test_the_unit_starts_stoker_with_flags_that_it_has(unit: configparser.RawCon
     assert variables == set(re.findall(r"^Environment=(\w+)=", UNIT.read_text(), re.MULTILINE))
 
 
-def test_the_unit_lets_it_write_two_places_and_be_the_gateways_user(
+def test_the_unit_may_write_two_places_and_be_the_gateways_user(
     unit: configparser.RawConfigParser,
 ) -> None:
     service = unit["Service"]
@@ -151,9 +151,7 @@ def test_the_storage_classes_of_the_specification_are_documented(name: str) -> N
     assert name in (PAGE.parent / "storage.md").read_text()
 
 
-def test_the_pages_about_an_installation_warn_of_what_must_not_be_committed_and_tell_how_secrets_rotate() -> (
-    None
-):
+def test_the_installation_pages_warn_of_secrets_in_git_and_describe_their_rotation() -> None:
     chart = PAGE.parents[1] / "charts/stoker/README.md"
     assert "Never commit `.resources/`" in chart.read_text()
     assert "To rotate a\n  credential change the Secret" in chart.read_text()

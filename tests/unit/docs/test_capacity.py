@@ -38,7 +38,7 @@ def test_every_value_of_the_chart_that_the_guide_names_is_one() -> None:
             found = found[word]
 
 
-def test_the_defaults_of_which_the_guide_speaks_are_those_of_the_chart() -> None:
+def test_the_defaults_that_the_guide_names_are_those_of_the_chart() -> None:
     limit = VALUES["controller"]["resources"]["limits"]["memory"]
     assert f"the default (limit {limit})" in PAGE
 

@@ -181,7 +181,7 @@ def test_dashboards_can_be_distinguished_and_ask_for_their_data_source() -> None
         assert f"| `{name}` | {dashboard['title']} |" in PAGE
 
 
-def test_panels_do_not_lie_upon_each_other() -> None:
+def test_panels_do_not_overlap() -> None:
     for name, dashboard in dashboards().items():
         taken: dict[tuple[int, int], str] = {}
         for panel in dashboard["panels"]:

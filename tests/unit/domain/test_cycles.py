@@ -48,7 +48,7 @@ def test_a_long_chain_does_not_overflow() -> None:
     assert len(find_cycle("0", waits)) == 20_002
 
 
-def test_the_refusal_tells_the_whole_circle() -> None:
+def test_the_refusal_names_the_whole_cycle() -> None:
     with pytest.raises(InvalidValue) as refusal:
         refuse_cycle("a", {"a": ["b"], "b": ["a"]}, what="SyncProfile")
     assert refusal.value.reason is Reason.DEPENDENCY_CYCLE

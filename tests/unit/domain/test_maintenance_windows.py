@@ -246,7 +246,7 @@ def _opens_at(fields: tuple[str, ...], zone: ZoneInfo, moment: datetime) -> bool
     ),
     st.integers(-1500, 1500),
 )
-def test_a_look_at_every_minute_finds_the_same(
+def test_a_check_of_every_minute_finds_the_same(
     fields: tuple[str, ...], zone: str, duration: float, day: str, minutes: int
 ) -> None:
     """Around the days on which clocks are changed, where a mistake would be."""

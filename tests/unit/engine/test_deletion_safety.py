@@ -160,7 +160,7 @@ def test_a_path_that_becomes_too_long_below_its_destination_needs_all_of_the_com
     assert traced(laid, {"s/a": "1"}, {"s/a": "1", deep: "1"}) is None
 
 
-def test_a_file_whose_place_a_stand_in_would_take_is_never_just_removed() -> None:
+def test_a_file_whose_place_a_placeholder_would_take_is_never_just_removed() -> None:
     laid = layout(
         FileMapping("c", "x"), FileMapping("ext", "x", when_missing=MissingSourcePolicy.CONFIG_MODE)
     )
@@ -272,7 +272,7 @@ def test_a_file_whose_place_would_be_none_keeps_all_of_the_destination() -> None
     ],
     ids=["a file", "below a symlink", "a submodule"],
 )
-def test_a_source_of_which_the_commit_has_anything_is_not_stood_in_for(
+def test_a_source_of_which_the_commit_has_anything_gets_no_placeholder(
     files: Files, refused: tuple[RefusedEntry, ...]
 ) -> None:
     laid = layout(

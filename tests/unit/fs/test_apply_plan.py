@@ -162,7 +162,7 @@ def test_a_new_folder_appears_at_once(disk: Disk) -> None:
     assert len(list((disk.place / "p/new").rglob("*.json"))) == 6
 
 
-def test_the_stamps_of_a_new_folder_are_known_and_need_no_second_look(disk: Disk) -> None:
+def test_the_stamps_of_a_new_folder_are_known_without_a_second_stat(disk: Disk) -> None:
     writes = tuple(disk.write(f"d/x/{n}", b"%d" % n) for n in range(3))
     with meanwhile("base.flush.after", lambda: time.sleep(0.05)):  # they are staged, and not yet live
         disk.apply(SyncPlan(writes=writes))
@@ -495,7 +495,7 @@ def test_what_is_given_back_is_written_and_never_called_ours(disk: Disk) -> None
     assert disk.ours == set(seen[0].intended) == {"d/ours"}
 
 
-def test_who_is_not_ready_keeps_everything_as_it_is(disk: Disk) -> None:
+def test_an_apply_that_is_not_ready_keeps_everything_as_it_is(disk: Disk) -> None:
     disk.apply(SyncPlan(writes=(disk.write("d/old", b"1"), disk.write("d/a", b"1"))))
     before = disk.ledger
 
@@ -605,7 +605,7 @@ def test_nothing_half_done_is_left_beside_what_is_whole(disk: Disk) -> None:
 
 
 @pytest.mark.parametrize("fatal", [errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS])
-def test_a_disk_that_is_at_its_end_stops_the_pass_before_the_first_change(disk: Disk, fatal: int) -> None:
+def test_a_full_disk_stops_the_sync_before_the_first_change(disk: Disk, fatal: int) -> None:
     """The next file would fail as well, and half of a change is of no use."""
     disk.apply(SyncPlan(writes=(disk.write("d/a", b"1"),)))
     before = disk.ledger
@@ -679,7 +679,7 @@ def test_a_file_does_not_make_room_for_one_that_could_not_be_staged(disk: Disk) 
     assert disk.ours == {"d/a"}
 
 
-def test_a_ledger_that_cannot_be_written_stops_the_pass_before_the_first_change(disk: Disk) -> None:
+def test_a_ledger_that_cannot_be_written_stops_the_sync_before_the_first_change(disk: Disk) -> None:
     plan = SyncPlan(writes=tuple(disk.write(f"d/{n}", b"1") for n in range(50)))
     with full_disk(500), pytest.raises(Retry) as failed:
         disk.apply(plan)
@@ -758,7 +758,7 @@ def test_a_stop_between_deletions_leaves_no_empty_folder(disk: Disk) -> None:
     assert disk.ours == {"d/y/b"}
 
 
-def test_a_stop_is_heard_between_new_folders_and_between_modes(disk: Disk) -> None:
+def test_a_stop_takes_effect_between_new_folders_and_between_modes(disk: Disk) -> None:
     writes = tuple(disk.write(f"{name}/x", b"1") for name in ("d", "e"))
     with pytest.raises(SyncStopped):
         disk.apply(SyncPlan(writes=writes), stopped=(disk.place / "d/x").exists)
@@ -771,13 +771,13 @@ def test_a_stop_is_heard_between_new_folders_and_between_modes(disk: Disk) -> No
     assert not os.access(disk.place / "e/x", os.X_OK)
 
 
-def test_what_a_killed_pass_staged_goes_also_when_nothing_is_to_be_written(disk: Disk) -> None:
+def test_staged_files_of_a_killed_sync_go_also_when_nothing_is_to_be_written(disk: Disk) -> None:
     (disk.place / ".sync-staging/t0").mkdir(parents=True)
     disk.apply(SyncPlan())
     assert not (disk.place / ".sync-staging").exists()
 
 
-def test_a_pass_leaves_no_descriptor_open(disk: Disk) -> None:
+def test_a_sync_leaves_no_descriptor_open(disk: Disk) -> None:
     (disk.place / "d").mkdir()
     before = open_below(disk.place)
     disk.apply(SyncPlan(writes=tuple(disk.write(path, b"1") for path in ("d/a", "d/b", "e/x/c"))))

@@ -138,7 +138,7 @@ def assert_arrived(data: Path, wanted: dict[str, bytes]) -> None:
 
 
 @pytest.mark.parametrize("name", failpoints.DATA_FAILPOINTS)
-def test_a_kill_leaves_whole_files_and_the_next_pass_arrives(
+def test_a_kill_leaves_whole_files_and_the_next_sync_arrives(
     data: Path, processes: Processes, name: str
 ) -> None:
     if not name.startswith("state."):  # the journal of a ledger that is gone
@@ -175,7 +175,7 @@ DISKS = list(
 
 
 @pytest.mark.parametrize(("name", "action"), DISKS)
-def test_a_disk_that_fails_leaves_whole_files_and_the_next_pass_arrives(
+def test_a_disk_that_fails_leaves_whole_files_and_the_next_sync_arrives(
     data: Path, processes: Processes, name: str, action: str
 ) -> None:
     assert processes.sync(data, "one") == 0, errors(data)

@@ -77,7 +77,7 @@ def test_files_appear_whole_and_staging_goes(folder: DataFolder, data: Path) -> 
     assert stat.S_IMODE((data / "a/b").stat().st_mode) == 0o755
 
 
-def test_what_a_killed_pass_left_in_staging_is_thrown_away(folder: DataFolder, data: Path) -> None:
+def test_what_a_killed_sync_left_in_staging_is_removed(folder: DataFolder, data: Path) -> None:
     (data / ".sync-staging/deep").mkdir(parents=True)
     (data / ".sync-staging/0").write_text("half")
     with staging(folder) as staged:
@@ -87,7 +87,7 @@ def test_what_a_killed_pass_left_in_staging_is_thrown_away(folder: DataFolder, d
 
 
 @pytest.mark.parametrize("target", ["{}/outside", "../outside", "loop"])
-def test_no_path_passes_through_a_symlink(folder: DataFolder, data: Path, target: str) -> None:
+def test_no_path_leads_through_a_symlink(folder: DataFolder, data: Path, target: str) -> None:
     (data / "loop").symlink_to(target.format(data.parent))
     (data / "real").mkdir()
     (data / "real/inner").symlink_to(data.parent / "outside")

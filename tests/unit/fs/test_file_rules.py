@@ -47,7 +47,7 @@ def test_the_default_owner_is_the_data_folders_if_we_may_give_files_away(tmp_pat
     os.close(fd)
 
 
-def test_an_owner_to_whom_nothing_can_be_given_is_a_wrong_setting(tmp_path: Path) -> None:
+def test_an_owner_that_cannot_be_set_is_a_wrong_setting(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.touch()
     fd = os.open(path, os.O_RDWR)

@@ -238,7 +238,7 @@ def test_the_gateways_own_folders_are_not_listed(tmp_path: Path) -> None:
     assert live.opaque == {"config/resources/local"}
 
 
-def test_the_short_way_round_the_shield_lets_nothing_through() -> None:
+def test_the_shortcut_of_the_exclude_check_protects_as_much() -> None:
     """A folder with a plain name, deep enough, is entered without asking: the shield must hold no such."""
     for pattern in PROTECTED_PATHS.patterns:
         if pattern.startswith("**/"):
@@ -305,7 +305,7 @@ def without_privileges(data: Path) -> Iterator[DataFolder]:
 
 
 @pytest.mark.parametrize("mode", [0o000, 0o444], ids=oct)
-def test_a_folder_that_cannot_be_entered_stops_the_pass_where_it_matters(tmp_path: Path, mode: int) -> None:
+def test_a_folder_that_cannot_be_entered_stops_the_sync_where_it_matters(tmp_path: Path, mode: int) -> None:
     put(tmp_path / "d/sub/ours", "1")
     put(tmp_path / "d/theirs/x", "1")
     ledger = remembered(tmp_path, "d/sub/ours")

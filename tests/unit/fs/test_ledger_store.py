@@ -143,7 +143,7 @@ def test_an_intention_is_kept_until_it_is_settled(folder: DataFolder, book: Ledg
 
 
 @pytest.mark.parametrize("step", ["intended", "failed in part"])
-def test_a_folder_that_a_pass_began_to_welcome_others_in_is_not_mirrored(
+def test_a_folder_in_which_a_sync_began_to_allow_foreign_files_is_not_mirrored(
     folder: DataFolder, book: LedgerStore, step: str
 ) -> None:
     assert known(folder).mirrors("d/new")
@@ -222,7 +222,7 @@ def test_a_long_journal_becomes_a_new_manifest(folder: DataFolder, tmp_path: Pat
     assert known(folder) == book.ledger
 
 
-def test_a_large_first_pass_is_one_manifest(folder: DataFolder, tmp_path: Path) -> None:
+def test_a_large_first_sync_is_one_manifest(folder: DataFolder, tmp_path: Path) -> None:
     book = LedgerStore.load(folder)
     book.intend(folder, {f"d/{n}": encode_record(ONE) for n in range(10_000)}, FACTS)
     book.settle(folder, {f"d/{n}": encode_record(ONE) for n in range(10_000)}, (), FACTS, complete=True)
@@ -252,7 +252,7 @@ def test_a_ledger_that_vanished_is_noticed(folder: DataFolder, tmp_path: Path, b
     assert not book.unchanged_on_disk(folder)
 
 
-def test_what_a_killed_pass_left_of_a_new_manifest_is_overwritten(folder: DataFolder, tmp_path: Path) -> None:
+def test_what_a_killed_sync_left_of_a_new_manifest_is_overwritten(folder: DataFolder, tmp_path: Path) -> None:
     (tmp_path / ".sync-state").mkdir()
     (tmp_path / ".sync-state/manifest.new").write_text("half")
     book = LedgerStore.load(folder)
@@ -320,7 +320,7 @@ def test_one_that_is_larger_than_any_is_not_read(
     assert LedgerStore.load(folder).ledger is None
 
 
-def test_one_of_a_later_version_stops_the_pass(
+def test_a_ledger_of_a_later_version_stops_the_sync(
     folder: DataFolder, tmp_path: Path, book: LedgerStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(journal, "FORMAT", 3)
@@ -359,7 +359,7 @@ def test_a_symlink_in_the_place_of_its_folder_is_not_followed(folder: DataFolder
     assert list((tmp_path / "outside").iterdir()) == []
 
 
-def test_one_pass_at_a_time(folder: DataFolder) -> None:
+def test_one_sync_at_a_time(folder: DataFolder) -> None:
     with lock_folder(folder):
         with pytest.raises(Wait, match="another sync") as waiting, lock_folder(folder):
             pass
@@ -459,7 +459,7 @@ def test_a_file_that_went_does_not_come_back_with_newer_stat_data(folder: DataFo
         assert known.files.keys() == {"d/b"}
 
 
-def test_an_intention_ends_with_its_pass_even_if_nothing_came_of_it(folder: DataFolder) -> None:
+def test_an_intention_ends_with_its_sync_even_if_nothing_came_of_it(folder: DataFolder) -> None:
     book = LedgerStore.load(folder)
     book.settle(folder, {"d/a": encode_record(ONE)}, (), LedgerFacts(), complete=False)
     book.intend(folder, {"d/b": encode_record(ONE)}, LedgerFacts())

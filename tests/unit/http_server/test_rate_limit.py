@@ -28,7 +28,7 @@ def test_a_source_that_fails_too_often_gets_a_retry_after() -> None:
     assert limiter.admit("a", PROOF) == pytest.approx(0.6)
 
 
-async def test_it_is_heard_again_as_time_passes() -> None:
+async def test_it_is_accepted_again_as_time_passes() -> None:
     clock = ManualClock()
     limiter = FailureRateLimiter(60, 1000, clock)
     fails(limiter, "a", 60)
@@ -38,7 +38,7 @@ async def test_it_is_heard_again_as_time_passes() -> None:
     assert fails(limiter, "a", 100) == 60
 
 
-def test_who_is_believed_is_never_limited() -> None:
+def test_an_authenticated_source_is_never_limited() -> None:
     limiter = FailureRateLimiter(10, 10, ManualClock())
     for _ in range(1000):
         assert limiter.admit("forge", PROOF) == 0
@@ -48,7 +48,7 @@ def test_who_is_believed_is_never_limited() -> None:
     assert fails(limiter, "late", 20) == 10, "nor do others pay for what did not fail"
 
 
-def test_requests_on_their_way_count_until_they_are_believed() -> None:
+def test_pending_requests_count_until_they_are_authenticated() -> None:
     limiter = FailureRateLimiter(10, 1000, ManualClock())
     assert fails(limiter, "slow", 20) == 10
     limiter.believed("slow", PROOF)
@@ -61,7 +61,7 @@ def test_a_flood_without_proof_takes_nothing_from_those_with_one_at_the_same_add
     assert limiter.admit("ingress", PROOF) == 0
 
 
-def test_while_all_together_fail_too_often_only_who_did_not_is_heard() -> None:
+def test_while_all_together_fail_too_often_only_sources_without_failures_are_accepted() -> None:
     limiter = FailureRateLimiter(10, 30, ManualClock())
     for number in range(30):
         fails(limiter, f"bot-{number}", 10)
@@ -118,7 +118,9 @@ TRUSTED = parse_networks(["10.0.0.0/8", "fd00::/8"])
         ("not an address", "", UNKNOWN),
     ],
 )
-def test_a_proxy_is_believed_only_where_it_is_trusted(peer: str | None, forwarded: str, source: str) -> None:
+def test_a_forwarded_address_is_used_only_from_a_trusted_proxy(
+    peer: str | None, forwarded: str, source: str
+) -> None:
     assert caller_address(peer, forwarded, TRUSTED) == source
 
 

@@ -39,7 +39,7 @@ def signature(body: bytes = BODY, key: bytes = b"s3cret") -> str:
         {"Authorization": "bearer  s3cret"},
     ],
 )
-def test_every_forge_is_believed_that_knows_the_secret(headers: dict[str, str]) -> None:
+def test_every_forge_that_knows_the_secret_is_authentic(headers: dict[str, str]) -> None:
     assert is_authentic(headers, BODY, SECRET)
     assert not is_authentic(headers, BODY, Secret("another"))
 

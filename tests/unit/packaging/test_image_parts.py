@@ -51,7 +51,7 @@ def test_folders_come_before_what_is_in_them_and_all_belongs_to_root() -> None:
     assert found["usr/share/x/y"].mode == 0o755
 
 
-def test_files_under_the_old_names_lie_in_usr() -> None:
+def test_files_under_the_old_names_are_in_usr() -> None:
     tree = Tree()
     tree.file("bin/ls", "1")
     tree.file("lib64/ld.so", "2")

@@ -76,7 +76,7 @@ def test_a_lock_that_is_a_symlink_is_refused(site: SnapshotSite, tmp_path: Path)
     assert not (tmp_path / "made").exists()
 
 
-def test_who_comes_while_another_process_is_at_work_waits(site: SnapshotSite) -> None:
+def test_a_process_waits_while_another_one_works(site: SnapshotSite) -> None:
     site.take()
     with (site.store / ".lock").open("rb") as other:
         fcntl.flock(other, fcntl.LOCK_EX)

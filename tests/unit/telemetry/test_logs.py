@@ -79,7 +79,7 @@ def test_an_unknown_setting_is_refused_by_name(level: str, log_format: logs.LogF
         logs.configure_logging(level=level, log_format=log_format)
 
 
-def test_one_id_rides_on_every_line_of_a_pass(stream: io.StringIO) -> None:
+def test_one_id_is_on_every_line_of_a_pass(stream: io.StringIO) -> None:
     with logs.bind_pass(cr="plant/site") as first:
         log.info("one")
         logging.getLogger("some.library").warning("two")

@@ -89,7 +89,7 @@ async def test_each_question_has_its_own_checks_and_names_what_fails() -> None:
         assert (await ask(server.health_port, "/readyz"))[:2] == (200, "ok\n")
 
 
-async def test_a_check_that_raises_fails_without_telling_details() -> None:
+async def test_a_check_that_raises_fails_without_details() -> None:
     def broken() -> str | None:
         raise RuntimeError("c4n4ry")
 
@@ -168,7 +168,7 @@ async def test_only_get_and_head_are_answered(method: str) -> None:
         assert (head_status, text) == (200, "")
 
 
-async def test_no_answer_tells_a_version() -> None:
+async def test_no_answer_shows_a_version() -> None:
     async with serving() as server:
         answers = [
             await send_raw(server.health_port, request)

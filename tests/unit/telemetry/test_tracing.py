@@ -50,7 +50,7 @@ def test_a_traceparent_is_one() -> None:
     assert valid_traceparent(GIVEN) == GIVEN
 
 
-def test_spans_stand_below_each_other_and_below_what_came_from_elsewhere(collector: TraceCollector) -> None:
+def test_spans_are_below_each_other_and_below_a_remote_parent(collector: TraceCollector) -> None:
     assert tracing.traceparent() == ""
     with tracing.span("outer", parent=GIVEN, name="plant"):
         carried = tracing.traceparent()

@@ -24,7 +24,7 @@ def test_a_lock_excludes_others_while_it_is_held(tmp_path: Path) -> None:
     assert is_free(path)
 
 
-def test_shared_holders_exclude_only_those_who_want_it_alone(tmp_path: Path) -> None:
+def test_shared_holders_exclude_only_exclusive_ones(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     with locked(path, shared=True), locked(path, shared=True):
         assert not is_free(path)

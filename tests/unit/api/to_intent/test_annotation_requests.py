@@ -37,7 +37,7 @@ def test_a_request_under_the_other_kinds_group_is_not_for_this_resource() -> Non
 
 
 @pytest.mark.parametrize("prefix", ["", "stoker.io/"])
-def test_an_approval_may_stand_without_prefix(prefix: str) -> None:
+def test_an_approval_may_be_without_prefix(prefix: str) -> None:
     annotations = {
         f"{prefix}approved-by": "plant-lead",
         f"{prefix}approved-at": "2026-03-02T08:15:00Z",
@@ -53,7 +53,7 @@ def test_an_approval_without_a_time_is_none() -> None:
 
 
 @pytest.mark.parametrize("gone", ["approved-by", "approved-plan"])
-def test_an_approval_without_the_name_of_who_gave_it_is_withdrawn(gone: str) -> None:
+def test_an_approval_without_the_name_of_its_approver_is_withdrawn(gone: str) -> None:
     annotations = {
         "approved-by": "plant-lead",
         "approved-at": "2026-03-02T08:15:00Z",

@@ -286,6 +286,6 @@ def test_a_field_of_a_profile_changes_the_intent(field: str) -> None:
     assert intent(value) != intent(other)
 
 
-def test_no_table_speaks_of_fields_that_do_not_exist() -> None:
+def test_no_table_names_fields_that_do_not_exist() -> None:
     assert FIELDS.keys() | WITHOUT_EFFECT.keys() <= set(IGNITION_SYNC)
     assert PROFILE_FIELDS.keys() <= set(leaves_of(SyncProfileSpec))

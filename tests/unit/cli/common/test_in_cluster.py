@@ -40,7 +40,7 @@ TO = "--to=" + "1" * 40
         (["migrate", "--from-configmap=map"], "/namespaces/plant/configmaps/map"),
     ],
 )
-def test_who_names_no_namespace_means_that_of_the_context(
+def test_without_a_namespace_that_of_the_context_is_used(
     tmp_path: Path, arguments: list[str], asked: str
 ) -> None:
     paths: list[str] = []

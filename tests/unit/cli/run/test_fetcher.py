@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 
-def test_a_fetcher_below_a_root_looks_for_its_account_there(tmp_path: Path) -> None:
+def test_a_fetcher_below_a_root_reads_its_account_there(tmp_path: Path) -> None:
     variables = {name: value for name, value in os.environ.items() if name not in ("KUBECONFIG", "HOME")} | {
         "HOME": str(tmp_path),
         "KUBERNETES_SERVICE_HOST": "127.0.0.1",

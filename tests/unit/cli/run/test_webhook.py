@@ -73,7 +73,7 @@ def test_defaults_are_one_map_of_known_fields(tmp_path: Path) -> None:
         read_defaults(tmp_path / "gone")
 
 
-def test_a_certificate_of_our_own_needs_a_name_and_knows_whom_to_tell() -> None:
+def test_a_certificate_of_our_own_needs_a_name_and_the_configurations_to_update() -> None:
     made = _self_signed_settings(
         "tls", "hook", "stoker", ("127.0.0.1",), ("m", "m"), ("v",), ("stokers.stoker.io",)
     )

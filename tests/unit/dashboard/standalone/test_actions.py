@@ -54,7 +54,7 @@ def place(tmp_path: Path) -> Place:
     return Place(tmp_path / "state")
 
 
-async def test_pause_and_resume_are_a_word_and_a_nudge(place: Place) -> None:
+async def test_pause_and_resume_are_a_state_and_a_wake_up(place: Place) -> None:
     seen = place.scene.version()
     await place.do(DashboardAction.PAUSE)
     assert place.desk.paused

@@ -161,7 +161,7 @@ def test_excludes_are_taken_out_and_named() -> None:
     assert desired.skipped == ()
 
 
-def test_a_mandatory_exclude_in_what_would_be_written_fails_the_pass() -> None:
+def test_a_mandatory_exclude_in_what_would_be_written_fails_the_sync() -> None:
     source = tree({"s/.resources/x": "1", "s/b": "2"})
     with pytest.raises(Stalled, match=r"d/\.resources/x") as stalled:
         mapped(source, FileMapping("s", "d"), mandatory=("**/.resources/**",))
@@ -307,12 +307,12 @@ def test_a_part_of_the_service_layout_that_the_commit_has_and_gives_no_file_is_n
         assert "svc/core -> config/resources/core" in [note.path for note in desired.skipped]
 
 
-def test_a_stand_in_has_the_kind_of_id_that_its_repository_has() -> None:
+def test_a_placeholder_has_the_kind_of_id_that_its_repository_has() -> None:
     wide = CommitTree({"s/a": FileVersion(blob_of(b"1", digits=64))})
     assert mapped(wide, OTHER, EXTERNAL).files[MODE].blob == blob_of(CONFIG_MODE, digits=64)
 
 
-def test_a_source_with_anything_in_it_gets_no_stand_in() -> None:
+def test_a_source_with_anything_in_it_gets_no_placeholder() -> None:
     assert paths(mapped(tree({"s/a": "1", "ext/x": "2"}), OTHER, EXTERNAL)) == ["d/a", "external/x"]
     excluded = mapped(tree({"s/a": "1", "ext/x.bak": "2"}), OTHER, EXTERNAL, excludes=("*.bak", "**/*.bak"))
     assert paths(excluded) == ["d/a"]
@@ -324,18 +324,18 @@ def test_a_source_that_was_refused_is_not_missing(at: str) -> None:
     assert paths(desired) == ["d/a"]
 
 
-def test_a_stand_in_never_takes_the_place_of_a_file_of_the_commit() -> None:
+def test_a_placeholder_never_takes_the_place_of_a_file_of_the_commit() -> None:
     given = FileMapping("c/mode.json", MODE, MappingKind.FILE)
     for order in ((given, EXTERNAL), (EXTERNAL, given)):
         assert mapped(tree({"c/mode.json": "{}"}), *order).files == {MODE: version("{}")}
 
 
-def test_an_excluded_stand_in_is_not_written() -> None:
+def test_an_excluded_placeholder_is_not_written() -> None:
     desired = mapped(tree({"s/a": "1"}), OTHER, EXTERNAL, excludes=("external/",))
     assert (paths(desired), desired.managed.files) == (["d/a"], frozenset())
 
 
-def test_a_file_has_no_stand_in() -> None:
+def test_a_file_has_no_placeholder() -> None:
     with pytest.raises(InvalidValue, match="is for a file"):
         mapped(tree({}), FileMapping("a", "b", MappingKind.FILE, MissingSourcePolicy.CONFIG_MODE))
 

@@ -259,7 +259,7 @@ def test_a_drifted_file_whose_content_is_made_is_named_with_its_source() -> None
 MODE = FileMapping("t", "e", when_missing=MissingSourcePolicy.CONFIG_MODE)
 
 
-def test_a_change_elsewhere_leaves_a_stand_in_as_it_is() -> None:
+def test_a_change_elsewhere_leaves_a_placeholder_as_it_is() -> None:
     found = traced(layout(FileMapping("s", "d"), MODE), {"s/a": "1"}, {"s/a": "2"})
     assert found is not None
     assert found.files == {"d/a": version("2")}
@@ -278,14 +278,14 @@ def test_a_change_elsewhere_leaves_a_stand_in_as_it_is() -> None:
         ({}, {"t": "1"}),
     ],
 )
-def test_where_a_stand_in_comes_or_goes_all_of_the_commit_is_asked_for(
+def test_where_a_placeholder_comes_or_goes_all_of_the_commit_is_read(
     before: dict[str, str], after: dict[str, str]
 ) -> None:
     laid = layout(FileMapping("s", "d"), MODE, excludes=("**/*.bak",))
     assert traced(laid, {"s/a": "1", **before}, {"s/a": "2", **after}) is None
 
 
-def test_a_stand_in_is_not_in_the_source_so_it_is_made_again_when_it_was_touched() -> None:
+def test_a_placeholder_is_not_in_the_source_so_it_is_made_again_when_it_was_touched() -> None:
     laid = layout(FileMapping("s", "d"), MODE)
     assert laid.derives("e/config-mode.json")
     assert not laid.derives("d/config-mode.json")

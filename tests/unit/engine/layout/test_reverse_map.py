@@ -109,7 +109,7 @@ def found(paths: list[str], ours: list[str], repository: set[str], *mappings: Fi
     return {path: origin.path for path, origin in origins.found(answers).items()}
 
 
-def test_a_file_goes_back_where_it_was_taken_from() -> None:
+def test_a_file_is_mapped_back_to_its_source() -> None:
     both = FileMapping("base", "projects"), FileMapping("overlay", "projects")
     assert found(["projects/a"], ["projects/a"], {"base/a"}, *both) == {"projects/a": "base/a"}
     assert found(["projects/a"], ["projects/a"], {"base/a", "overlay/a"}, *both) == {

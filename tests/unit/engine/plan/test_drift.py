@@ -69,7 +69,7 @@ def test_a_folder_and_what_is_not_there_are_not_extra() -> None:
     assert not found(wrote("d/a"), x=FOLDER, y=None)
 
 
-def test_what_lay_there_before_us_or_was_about_to_be_written_is_not_extra() -> None:
+def test_files_from_before_the_first_sync_or_intended_writes_are_not_extra() -> None:
     ledger = wrote("d/a", kept=frozenset({"d/before"}), intended={"d/begun": OURS})
     assert found(ledger, before=STRANGER, begun=STRANGER, new=STRANGER) == FolderDrift(extra=("d/new",))
 

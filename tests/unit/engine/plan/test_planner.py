@@ -243,7 +243,7 @@ def test_what_was_kept_stays_so_in_a_folder_that_welcomes_it_and_is_not_up_for_a
     assert make_plan(desired({"d/a": "1"}), there, ledger, OWNED).facts.kept == {"d/before"}
 
 
-def test_a_kept_file_that_a_broken_pass_may_have_deleted_is_forgotten() -> None:
+def test_a_kept_file_that_a_broken_sync_may_have_deleted_is_forgotten() -> None:
     """Its folder may have been left empty; only who has looked everywhere knows that the file is gone."""
     kept = frozenset({"d/before"})
     wanted, ledger = desired({"d/a": "1"}), wrote({"d/a": "1"}, kept=kept)

@@ -108,7 +108,7 @@ async def test_git_connects_to_the_checked_address_of_a_name(
     assert found == repository.tip()
 
 
-async def test_ssh_connects_to_the_checked_address_and_believes_the_name(
+async def test_ssh_connects_to_the_checked_address_and_verifies_the_name(
     repository: Repository, tmp_path: Path, named: list[str]
 ) -> None:
     with GitSshServer.start(repository.path.parent, tmp_path / "sshd") as server:
@@ -205,7 +205,7 @@ async def test_a_proxy_of_the_resource_is_checked_and_pinned(named: list[str]) -
 @pytest.mark.parametrize(
     ("scheme", "port"), [("http", 1080), ("https", 443), ("socks5", 1080), ("socks5h", 1080)]
 )
-async def test_a_proxy_without_a_port_is_pinned_where_git_looks_for_it(
+async def test_a_proxy_without_a_port_is_pinned_to_the_default_of_git(
     named: list[str], scheme: str, port: int
 ) -> None:
     named[:] = ["10.0.0.9"]

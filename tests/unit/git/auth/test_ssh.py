@@ -167,7 +167,7 @@ def test_a_hostile_pattern_costs_no_time() -> None:
     assert list(known_keys(line * 10, "a" * 250)) == []
 
 
-def test_what_ssh_tells_about_its_way_is_read_and_left_out() -> None:
+def test_debug_output_of_ssh_is_read_and_left_out() -> None:
     result = (
         "OpenSSH_9.2p1 Debian, OpenSSL 3\ndebug1: Connecting to x\n"
         "debug1: Server host key: ssh-ed25519 SHA256:abc+/1\n"

@@ -77,9 +77,7 @@ async def test_what_is_known_of_one_branch_does_not_answer_for_another(
         assert await source.resolve(GitRef("release")) == release
 
 
-async def test_who_has_another_purpose_has_a_mirror_of_its_own(
-    repository: Repository, tmp_path: Path
-) -> None:
+async def test_another_purpose_has_a_mirror_of_its_own(repository: Repository, tmp_path: Path) -> None:
     reading, writing = mirror_of(repository, tmp_path), mirror_of(repository, tmp_path, purpose="main")
     for mirror in (reading, writing):
         async with mirror.held():

@@ -391,9 +391,7 @@ def test_a_missing_content_is_a_broken_mirror(objects: MirrorObjects, repository
 
 
 @pytest.mark.parametrize("count", [10, 3000])
-async def test_tells_which_contents_are_missing(
-    objects: MirrorObjects, repository: Repository, count: int
-) -> None:
+async def test_lists_missing_contents(objects: MirrorObjects, repository: Repository, count: int) -> None:
     repository.commit({f"f{n}": str(n) for n in range(count)})
     here = [blob_of(b"%d" % n) for n in range(count)]
     gone = [blob_of(b"gone %d" % n) for n in range(5)]

@@ -185,7 +185,7 @@ asyncio.run(GitRunner(Path(sys.argv[1]), timeout=1).run(["ls-remote"], [url], ur
 """
 
 
-async def test_git_does_not_wait_for_ever_when_the_one_who_started_it_was_killed(tmp_path: Path) -> None:
+async def test_git_does_not_wait_for_ever_when_its_parent_was_killed(tmp_path: Path) -> None:
     connected = asyncio.Event()
 
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -83,7 +83,7 @@ async def test_any_other_ref_can_be_named_in_full(remote: Remote, repository: Re
         await resolve_ref(remote, GitRef("pull/7/head"))
 
 
-async def test_a_full_commit_id_is_taken_as_it_is_without_asking_anybody(opened: Opener) -> None:
+async def test_a_full_commit_id_is_used_as_it_is_without_a_request(opened: Opener) -> None:
     nowhere = opened("file:///nowhere")
     for digits in (40, 64):
         assert await resolve_ref(nowhere, GitRef("a" * digits)) == "a" * digits

@@ -40,7 +40,7 @@ def source_of(repository: Repository, tmp_path: Path, limits: FetchLimits | None
     return GitSource(remote, cache, limits=limits or FetchLimits())
 
 
-async def test_it_is_all_that_a_pass_needs(repository: Repository, source: GitSource) -> None:
+async def test_it_is_all_that_a_sync_needs(repository: Repository, source: GitSource) -> None:
     reader: SourceReader = source
     first = repository.commit({"a": "1", "d/b": "2"})
     assert await reader.resolve(MAIN) == first

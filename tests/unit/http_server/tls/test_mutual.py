@@ -83,7 +83,7 @@ async def test_a_replica_with_the_same_certificate_is_answered(server: ReviewSer
     assert await asked(server, client_of(using(OURS))) == 200
 
 
-async def test_strangers_are_not_let_in(server: ReviewServer) -> None:
+async def test_unknown_clients_are_refused(server: ReviewServer) -> None:
     assert await asked(server, ssl.create_default_context(cadata=OURS.bundle.decode())) == 0
     assert await asked(server, client_of(using(made(), trusted=OURS))) == 0
 
@@ -96,7 +96,7 @@ async def test_a_certificate_of_the_authority_that_is_anothers_is_turned_away(se
     assert await asked(server, client_of(using(only_serving, trusted=OURS))) == 0
 
 
-async def test_a_server_that_is_not_a_replica_is_not_believed(server: ReviewServer) -> None:
+async def test_a_server_that_is_not_a_replica_is_not_trusted(server: ReviewServer) -> None:
     assert await asked(server, client_of(using(made(), trusted=made()))) == 0
 
 

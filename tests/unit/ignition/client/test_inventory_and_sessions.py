@@ -54,7 +54,7 @@ def test_the_designers_of_8_3_and_of_the_specification_are_read_alike() -> None:
         assert parse_designers(message, mixed=False) == (one,)
 
 
-def test_of_a_mixed_list_only_those_who_say_so_are_designers() -> None:
+def test_of_a_mixed_list_only_sessions_of_that_type_are_designers() -> None:
     fields = {
         "items": [
             {"id": "d", "type": "Designer", "project": "A"},

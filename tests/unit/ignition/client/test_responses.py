@@ -115,7 +115,7 @@ def test_a_200_that_does_not_say_no_is_a_yes(body: bytes) -> None:
         (b"", GatewayPresence()),
     ],
 )
-def test_the_state_is_read_from_what_anybody_may_see(body: bytes, found: GatewayPresence) -> None:
+def test_the_state_is_read_without_a_key(body: bytes, found: GatewayPresence) -> None:
     assert GatewayPresence.from_gwinfo(body) == found
 
 

@@ -21,7 +21,7 @@ PATHS = ["projects/p/a/resource.json", "projects/p/b/data.bin", "projects/p/a/DA
         (BinaryPolicy.REFUSE, False, True),
     ],
 )
-def test_what_each_policy_lets_pass(policy: BinaryPolicy, signed: bool, refused: bool) -> None:
+def test_what_each_policy_allows(policy: BinaryPolicy, signed: bool, refused: bool) -> None:
     stalled = binary_refusal(PATHS, policy, signed=signed)
     assert (stalled is not None) is refused
     if stalled is not None:

@@ -67,7 +67,7 @@ def manifest(**other: object) -> bytes:
         manifest().replace(b" ", b""),
     ],
 )
-def test_who_touched_it_last_means_nothing(after: bytes) -> None:
+def test_the_last_actor_means_nothing(after: bytes) -> None:
     assert NOISE.means_nothing("resource.json", manifest(), after)
     assert NOISE.means_nothing("unary-resource.json", after, manifest())
 

@@ -130,5 +130,5 @@ def test_an_agent_that_reports_a_gateway_which_does_not_answer_is_not_well() -> 
     assert not replace(AT_NEW, down=True).is_well(NOW)
 
 
-def test_a_report_without_a_time_is_not_believed() -> None:
+def test_a_report_without_a_time_is_not_used() -> None:
     assert PrimaryReport(NEW, scanned=True).is_silent(NOW)

@@ -338,7 +338,7 @@ async def test_a_list_that_expires_between_pages_begins_anew() -> None:
     assert len(server.asked) == 3
 
 
-async def test_a_401_is_worth_one_look_for_a_new_token(tmp_path: Path) -> None:
+async def test_a_401_is_worth_one_read_of_a_new_token(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("first")
 

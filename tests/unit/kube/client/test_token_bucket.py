@@ -41,6 +41,6 @@ async def test_a_pause_earns_no_more_than_one_burst() -> None:
 
 
 @pytest.mark.parametrize(("qps", "burst"), [(0, 1), (-1, 1), (1, 0)])
-def test_a_rate_that_lets_nothing_pass_is_refused(qps: float, burst: int) -> None:
+def test_a_rate_of_zero_is_refused(qps: float, burst: int) -> None:
     with pytest.raises(ValueError, match="lets nothing pass"):
         RequestRate(qps, burst)

@@ -256,7 +256,7 @@ async def test_an_expired_certificate_from_a_plugin_is_described(script: Script)
         await script.credentials().current()
 
 
-async def test_a_token_that_cannot_stand_in_a_header_is_refused(script: Script) -> None:
+async def test_a_token_that_cannot_be_in_a_header_is_refused(script: Script) -> None:
     script.prints({"token": f"{CANARY}\r\nX-Evil: 1"})
     with pytest.raises(Misconfigured, match=r"^the user 'me' of config holds no usable token$"):
         await script.credentials().current()

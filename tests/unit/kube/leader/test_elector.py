@@ -54,7 +54,7 @@ async def test_a_killed_leader_is_replaced_within_the_duration_and_two_seconds()
 
 
 @in_virtual_time
-async def test_a_look_that_was_long_on_its_way_counts_from_its_answer() -> None:
+async def test_a_read_that_took_long_counts_from_its_answer() -> None:
     it = Candidates()
     it.server.put(LEASE_PATH, {"metadata": {"name": LEASE}, "spec": {"holderIdentity": "other"}})
     it.fates["a"] = RequestOutcome(
@@ -181,7 +181,7 @@ async def test_a_missing_namespace_is_reported_and_tried_again() -> None:
 
 
 @in_virtual_time
-async def test_metrics_tell_whether_this_process_leads() -> None:
+async def test_metrics_show_whether_this_process_leads() -> None:
     metrics, server, clock = Metrics(), SimulatedServer(), MachineClock()
     elector = LeaderElector(
         SimulatedClient(server, clock),

@@ -31,7 +31,7 @@ def lease(holder: str, version: str, duration: int = 15, transitions: int = 0) -
 # The object.
 
 
-def test_a_lease_made_anew_says_who_holds_it_since_when_and_how_long() -> None:
+def test_a_new_lease_names_its_holder_its_start_and_its_duration() -> None:
     made = msgspec.json.decode(msgspec.json.encode(claim_lease(None, ME, NAME, NAMESPACE, NOW)))
     assert made == {
         "apiVersion": "coordination.k8s.io/v1",
@@ -61,7 +61,7 @@ def test_taking_it_from_another_counts_a_transition_and_begins_a_new_time() -> N
     assert old.version == "7"
 
 
-def test_a_release_leaves_a_lease_that_anybody_may_take_at_once() -> None:
+def test_a_release_leaves_a_lease_that_any_process_may_take_at_once() -> None:
     free = release_lease(claim_lease(lease("other", "7"), ME, NAME, NAMESPACE, NOW), NOW)
     encoded = msgspec.json.decode(msgspec.json.encode(free))
     assert encoded["spec"]["holderIdentity"] == ""
@@ -130,7 +130,7 @@ def pause(election: Election, now: float) -> float:
     return move.seconds
 
 
-def test_a_candidate_looks_before_it_does_anything() -> None:
+def test_a_candidate_reads_before_it_does_anything() -> None:
     assert fresh().next(100.0) is LeaseAction.LOOK
 
 
@@ -142,7 +142,7 @@ def test_what_is_missing_free_or_already_ours_is_claimed_at_once(found: Lease | 
     assert not election.leading
 
 
-def test_what_another_holds_is_looked_at_again_and_again_and_claimed_when_it_has_stood_still() -> None:
+def test_the_lease_of_another_is_read_again_and_again_and_claimed_when_it_was_not_renewed() -> None:
     election = fresh()
     election.saw(lease("other", "7"), 100.0)
     assert election.next(100.0) == ElectionPause(1.5)
@@ -221,7 +221,7 @@ def test_an_answer_that_took_longer_than_the_lease_makes_no_leader() -> None:
     assert not election.leading
 
 
-def test_a_leader_whose_renewal_was_overtaken_looks_and_goes_on_if_it_is_still_the_holder() -> None:
+def test_a_leader_whose_renewal_was_overtaken_reads_and_goes_on_if_it_is_still_the_holder() -> None:
     election = fresh()
     election.wrote(lease("me", "1"), started=0.0)
     election.overtaken()
@@ -255,7 +255,7 @@ def test_a_leader_stops_when_the_lease_is_gone_stolen_or_emptied(found: Lease | 
     assert not election.leading
 
 
-def test_whether_the_lease_may_be_ours_is_remembered_from_the_claim_to_the_next_look() -> None:
+def test_whether_the_lease_may_be_ours_is_remembered_from_the_claim_to_the_next_read() -> None:
     election = fresh()
     assert not election.may_hold
     election.saw(None, 0.0)
@@ -267,7 +267,7 @@ def test_whether_the_lease_may_be_ours_is_remembered_from_the_claim_to_the_next_
     assert not election.may_hold
 
 
-def test_renewals_and_looks_spread_but_never_come_later() -> None:
+def test_renewals_and_reads_spread_but_never_come_later() -> None:
     late, early = Election(ME, jitter=lambda: 0.0), Election(ME, jitter=lambda: 0.999)
     for election in (late, early):
         election.wrote(lease("me", "1"), started=0.0)

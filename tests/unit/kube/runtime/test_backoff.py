@@ -32,7 +32,7 @@ def test_jitter_shortens_a_pause_and_never_lengthens_it() -> None:
     assert (shortest.delay(99), longest.delay(99)) == (15.0, 30.0)
 
 
-def test_two_who_failed_together_do_not_come_back_together() -> None:
+def test_two_keys_that_failed_together_do_not_come_back_together() -> None:
     backoff = Backoff(base=0.5, ceiling=30.0, jitter=0.5)
     assert len({backoff.delay(3) for _ in range(50)}) > 40
 

@@ -36,7 +36,7 @@ def types(conditions: StatusConditions) -> list[str]:
     return [each.type for each in conditions]
 
 
-def test_a_new_condition_has_the_time_of_the_pass_that_set_it() -> None:
+def test_a_new_condition_has_the_time_of_the_reconcile_that_set_it() -> None:
     ready = one(set_condition((), READY, True, Reason.REF_RESOLVED, "All is well.", at=AT), READY)
     assert ready == Condition(
         type="Ready",
@@ -152,6 +152,6 @@ def test_a_reason_is_one_camel_case_word(reason: str) -> None:
         set_condition((), READY, False, reason, "", at=AT)
 
 
-def test_every_reason_of_the_product_can_stand_in_a_condition() -> None:
+def test_every_reason_of_the_product_is_valid_in_a_condition() -> None:
     for reason in Reason:
         assert set_condition((), READY, False, reason, "", at=AT)[0].reason == reason

@@ -119,7 +119,9 @@ async def test_what_the_api_server_refuses_is_tried_again_soon_and_then_as_any_s
         assert [one.comes_back_after for one in environment.records[4:]] == [0.5, 1.5, None]
 
 
-async def test_a_pass_that_is_done_comes_back_only_on_a_change(environment: ControllerEnvironment) -> None:
+async def test_a_reconcile_that_is_done_comes_back_only_on_a_change(
+    environment: ControllerEnvironment,
+) -> None:
     async with running(environment.controller()):
         environment.queue.add("a")
         await environment.clock.advance(10_000.0)
@@ -134,7 +136,7 @@ async def test_a_pass_that_is_done_comes_back_only_on_a_change(environment: Cont
     )
 
 
-async def test_a_pass_that_asks_for_a_time_comes_back_then(environment: ControllerEnvironment) -> None:
+async def test_a_reconcile_that_asks_for_a_time_comes_back_then(environment: ControllerEnvironment) -> None:
     async def end() -> ReconcileResult:
         return ReconcileResult(after=60.0)
 
@@ -148,7 +150,7 @@ async def test_a_pass_that_asks_for_a_time_comes_back_then(environment: Controll
     assert (environment.last.consequence, environment.last.comes_back_after) == ("again", 60.0)
 
 
-async def test_a_pass_that_waits_comes_back_after_the_time_it_named(
+async def test_a_reconcile_that_waits_comes_back_after_the_time_it_named(
     environment: ControllerEnvironment,
 ) -> None:
     environment.raises("a", Wait("still cloning", after=5.0), None)
@@ -242,7 +244,7 @@ async def test_errors_that_say_what_they_ask_for_are_one_line_without_a_tracebac
     assert "exc_info" not in line
 
 
-async def test_a_hanging_pass_and_a_crashing_one_do_not_hold_up_the_others(
+async def test_a_hanging_reconcile_and_a_crashing_one_do_not_hold_up_the_others(
     environment: ControllerEnvironment,
 ) -> None:
     environment.hangs("stuck")
@@ -254,7 +256,9 @@ async def test_a_hanging_pass_and_a_crashing_one_do_not_hold_up_the_others(
         assert environment.passes == ["stuck", "bad", "a", "b", "c"]
 
 
-async def test_no_more_passes_run_at_once_than_there_are_workers(environment: ControllerEnvironment) -> None:
+async def test_no_more_reconciles_run_at_once_than_there_are_workers(
+    environment: ControllerEnvironment,
+) -> None:
     releases = [environment.hangs(key) for key in "abcdef"]
     async with running(environment.controller(workers=5)):
         for key in "abcdef":
@@ -266,7 +270,9 @@ async def test_no_more_passes_run_at_once_than_there_are_workers(environment: Co
         assert environment.passes[-1] == "f"
 
 
-async def test_a_pass_that_takes_too_long_is_cut_off_and_retried(environment: ControllerEnvironment) -> None:
+async def test_a_reconcile_that_takes_too_long_is_cut_off_and_retried(
+    environment: ControllerEnvironment,
+) -> None:
     environment.hangs("a")
     async with running(environment.controller(timeout=300.0)):
         environment.queue.add("a")
@@ -279,7 +285,7 @@ async def test_a_pass_that_takes_too_long_is_cut_off_and_retried(environment: Co
         assert environment.passes == ["a", "a"]
 
 
-async def test_a_time_out_inside_a_pass_is_not_taken_for_the_end_of_its_time(
+async def test_a_time_out_inside_a_reconcile_is_not_taken_for_the_end_of_its_time(
     environment: ControllerEnvironment,
 ) -> None:
     environment.raises("a", TimeoutError())
@@ -289,7 +295,7 @@ async def test_a_time_out_inside_a_pass_is_not_taken_for_the_end_of_its_time(
     assert environment.records[0].reason is Reason.INTERNAL_ERROR
 
 
-async def test_a_cancellation_that_leaks_out_of_a_pass_does_not_end_the_worker(
+async def test_a_cancellation_that_leaks_out_of_a_reconcile_does_not_end_the_worker(
     environment: ControllerEnvironment,
 ) -> None:
     environment.raises("a", asyncio.CancelledError(), None)
@@ -316,7 +322,7 @@ async def test_a_hook_that_fails_does_not_end_the_worker(environment: Controller
     assert [line["event"] for line in lines] == ["pass.uncounted"] * 2
 
 
-async def test_every_pass_has_an_id_of_its_own(environment: ControllerEnvironment) -> None:
+async def test_every_reconcile_has_an_id_of_its_own(environment: ControllerEnvironment) -> None:
     ids: list[str | None] = []
 
     async def note() -> ReconcileResult:
@@ -334,7 +340,7 @@ async def test_every_pass_has_an_id_of_its_own(environment: ControllerEnvironmen
     assert None not in ids
 
 
-async def test_a_stop_lets_the_running_pass_finish_and_begins_no_other(
+async def test_a_stop_lets_the_running_reconcile_finish_and_begins_no_other(
     environment: ControllerEnvironment,
 ) -> None:
     release = environment.hangs("slow")
@@ -365,7 +371,7 @@ async def test_a_stop_takes_no_key_that_a_worker_was_just_woken_for(
     assert environment.passes == []
 
 
-async def test_after_the_grace_running_passes_are_cancelled(environment: ControllerEnvironment) -> None:
+async def test_after_the_grace_running_reconciles_are_cancelled(environment: ControllerEnvironment) -> None:
     environment.hangs("stuck")
     controller = environment.controller()
     async with running(controller) as task:

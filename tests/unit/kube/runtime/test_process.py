@@ -221,7 +221,7 @@ async def test_a_wrong_setting_that_a_part_finds_ends_the_command_as_one(diary: 
     assert exit_code(caught.value) is ExitCode.WRONG_INPUT
 
 
-async def test_a_failure_is_heard_of_although_the_stop_that_followed_was_interrupted(
+async def test_a_failure_is_reported_although_the_stop_that_followed_was_interrupted(
     diary: Diary, clock: ManualClock
 ) -> None:
     failing, now = diary.failing("reflector", Stalled("no"))
@@ -258,7 +258,7 @@ async def test_a_part_that_fails_while_it_stops_does_not_keep_the_others_from_st
     ]
 
 
-async def test_who_may_not_finish_is_cancelled_at_once(diary: Diary) -> None:
+async def test_a_task_without_grace_is_cancelled_at_once(diary: Diary) -> None:
     unit = ProcessGroup([diary.cancelled("server"), diary.stopped("controller")], may_finish=lambda: False)
     task = await begin(unit)
     task.cancel()

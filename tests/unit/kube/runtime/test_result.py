@@ -36,7 +36,7 @@ CONFLICT = Conflict("replace x: changed", status=409)
         (StokerError("neither"), RequeueDecision(Consequence.ERROR)),
     ],
 )
-def test_every_end_of_a_pass_has_one_consequence(
+def test_every_end_of_a_reconcile_has_one_consequence(
     ended: ReconcileResult | StokerError, verdict: RequeueDecision
 ) -> None:
     assert verdict_for(ended) == verdict

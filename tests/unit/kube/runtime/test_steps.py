@@ -122,7 +122,7 @@ async def test_a_pass_without_steps_still_has_a_status() -> None:
     assert server.written == [":0 ready"]
 
 
-async def test_an_interrupted_pass_reports_where_it_was() -> None:
+async def test_an_interrupted_reconcile_reports_its_step() -> None:
     server = Server()
     task = asyncio.create_task(a_pass(server, resolve, hang).run(Context()))
     await asyncio.sleep(0)
@@ -140,7 +140,7 @@ async def never_answers() -> None:
     await asyncio.Event().wait()
 
 
-async def test_a_status_that_cannot_be_written_fails_the_pass() -> None:
+async def test_a_status_that_cannot_be_written_fails_the_reconcile() -> None:
     with pytest.raises(Conflict):
         await a_pass(Server(trouble=conflict), resolve).run(Context())
 

@@ -204,7 +204,7 @@ async def test_failures_of_one_key_do_not_slow_another(queue: Queue) -> None:
     assert queue.retry("b") == 0.5
 
 
-async def test_who_failed_need_not_wait_when_its_cause_is_over_and_who_only_waits_goes_on_waiting(
+async def test_a_failed_key_need_not_wait_when_its_cause_is_over_and_a_waiting_one_goes_on_waiting(
     queue: Queue, clock: ManualClock
 ) -> None:
     queue.add("running")
@@ -285,7 +285,7 @@ async def test_close_hands_out_what_was_ready_and_nothing_that_comes_later(
     assert clock.alarms == ()
 
 
-async def test_a_snapshot_tells_depth_age_and_slowness(queue: Queue, clock: ManualClock) -> None:
+async def test_a_snapshot_shows_depth_age_and_slowness(queue: Queue, clock: ManualClock) -> None:
     queue.add("slow")
     queue.take()
     await clock.advance(2.0)

@@ -465,7 +465,9 @@ class TestBrokenStreams:
         watching.machine.failed(error)
         assert watching.step == step
 
-    def test_who_says_no_and_is_away_in_turn_is_left_alone_ever_longer(self, watching: ListWatchRun) -> None:
+    def test_a_server_that_refuses_and_is_away_in_turn_is_retried_ever_more_slowly(
+        self, watching: ListWatchRun
+    ) -> None:
         for _ in range(8):
             watching.machine.failed(ApiServerUnreachable("refused"))
             watching.machine.failed(ServerError("no", status=503))

@@ -369,7 +369,7 @@ async def test_the_last_contact_is_the_last_line() -> None:
     await environment.end()
 
 
-async def test_a_resync_lists_in_time_and_tells_only_what_was_missed() -> None:
+async def test_a_resync_lists_in_time_and_delivers_only_what_was_missed() -> None:
     environment = ReflectorEnvironment(
         [[page("10", item("a", "3"))], [page("20", item("a", "3"), item("b", "15"))]],
         [[Pass(100.0)], [FOREVER]],

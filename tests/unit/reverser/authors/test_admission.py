@@ -98,7 +98,7 @@ def allowed(answer: bytes) -> str:
     return uid
 
 
-async def test_who_asks_is_known_after_the_answer_here_and_elsewhere() -> None:
+async def test_the_user_is_known_after_the_answer_here_and_elsewhere() -> None:
     async with Intake().reading() as it:
         assert allowed(await it.intake.review(review())) == "r1"
         assert it.author(config_map("b"), "1") is None
@@ -133,7 +133,7 @@ async def test_the_answer_does_not_wait_for_what_is_still_to_be_read() -> None:
         ({"dryRun": "yes"}, "malformed"),
     ],
 )
-async def test_what_tells_nothing_is_allowed_and_counted(more: dict[str, Any], result: str) -> None:
+async def test_a_review_without_information_is_allowed_and_counted(more: dict[str, Any], result: str) -> None:
     async with Intake().reading() as it:
         assert allowed(await it.intake.review(review(**more))) == "r1"
         await it.intake.settle()

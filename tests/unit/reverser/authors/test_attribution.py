@@ -74,7 +74,7 @@ def test_a_fact_fits_the_event_that_it_led_to_and_no_other(
         assert (found and found.name) == (who and who.name)
 
 
-def test_a_deletion_that_finalizers_held_up_is_whose_who_asked_for_it() -> None:
+def test_a_deletion_that_finalizers_held_up_belongs_to_the_user_who_asked_for_it() -> None:
     gone = seen(before="9", operation=DELETE, blob="without finalizers", ended_from="7")
     assert author(gone, fact(operation=DELETE, blob="with finalizers")) == ALICE
     freeing = fact(BOB, before="9", blob="without finalizers")

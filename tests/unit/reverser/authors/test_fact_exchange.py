@@ -184,7 +184,9 @@ async def test_a_peer_that_is_gone_is_forgotten(replicas: list[Replica]) -> None
     assert sum(map(len, old.peers._links.values())) == 0
 
 
-async def test_who_has_another_authority_learns_nothing_and_tells_nothing(replicas: list[Replica]) -> None:
+async def test_a_peer_with_another_authority_learns_nothing_and_sends_nothing(
+    replicas: list[Replica],
+) -> None:
     stranger = Replica(
         material=new_material((NAME,), datetime.now(UTC), timedelta(1), timedelta(1), mutual=True)
     )

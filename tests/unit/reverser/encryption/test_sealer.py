@@ -216,7 +216,7 @@ def test_commits_without_secrets_leave_the_digests_alone() -> None:
     assert sealer.joined([FileEdit(map_, b"x"), FileEdit("core/v1/secrets/shop/db.yaml", b"not below")]) == ()
 
 
-def test_the_digests_tell_nothing_of_what_they_are_of() -> None:
+def test_the_digests_reveal_nothing_of_their_content() -> None:
     one, other = Repository(), Repository()
     one.write(one.sealer(), secret())
     other.write(other.sealer(), secret())

@@ -149,7 +149,7 @@ def test_a_full_queue_takes_nothing_more_and_loses_nothing() -> None:
     assert len(batcher) == 1
 
 
-def test_a_change_larger_than_the_queue_passes_through_an_empty_one() -> None:
+def test_a_change_larger_than_the_queue_goes_through_an_empty_one() -> None:
     batcher = ChangeBatcher(capacity=QueueCapacity(changes=10, size=100))
     assert batcher.add(change("big", content=b"x" * 1_500_000))
     assert not batcher.add(change("small"))

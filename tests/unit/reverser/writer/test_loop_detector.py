@@ -27,7 +27,7 @@ def test_a_loop_through_different_states_is_one() -> None:
     assert run(LoopDetector(), "ABACA")[-1]
 
 
-def test_a_slow_change_of_mind_is_none() -> None:
+def test_a_slow_back_and_forth_is_no_loop() -> None:
     assert not any(run(LoopDetector(), "ABABABA", every=40.0))
 
 

@@ -157,7 +157,7 @@ def test_a_pending_deletion_is_dropped_when_the_object_is_back() -> None:
     assert box.taken() == [("CREATE", "a")]
 
 
-async def test_who_brings_changes_waits_for_room_while_pushes_go_well() -> None:
+async def test_a_writer_waits_for_room_while_pushes_succeed() -> None:
     box = made(QueueCapacity(changes=1))
     box.write("a", b"1")
     assert box.holds_up
@@ -211,7 +211,7 @@ def test_what_others_changed_is_noticed_but_not_what_is_on_its_way(box: Box) -> 
     assert box.taken() == [("UPDATE", "ours")]
 
 
-def test_a_file_that_others_added_where_ours_could_lie_is_to_be_swept(box: Box) -> None:
+def test_a_file_that_others_added_where_ours_could_be_is_to_be_swept(box: Box) -> None:
     strange = box.path_of(key("strange"))
     assert box.compare({strange: blob_of(b"x")}, ())
     assert box.unclaimed == {strange}

@@ -84,7 +84,7 @@ class ChangingBranch:
         return {path: self._files[path] for path in paths}
 
 
-def test_deletions_that_come_in_after_the_last_look_are_held_all_the_same() -> None:
+def test_deletions_that_come_in_after_the_last_check_are_held_all_the_same() -> None:
     box = outbox(*(b"%d" % number for number in range(60)))
     box.check_deletions()
     for number in range(51):  # while a file of another destination is read

@@ -106,7 +106,7 @@ def test_a_machine_that_cannot_runs_the_command_as_it_is(
     assert printed.err == "no real node on this machine, so a kubelet without containers: it takes root\n"
 
 
-def test_the_line_through_samples_tells_growth_from_noise() -> None:
+def test_the_line_through_samples_distinguishes_growth_from_noise() -> None:
     grows = Series("a", [(60.0 * minute, (100 + minute) * MIB) for minute in range(31)])
     assert grows.slope() == pytest.approx(60.0)
     assert grows.growth() == pytest.approx(30.0)

@@ -180,7 +180,7 @@ REPOSITORIES = {
         (destination("o", "a/b", branch="dev"), False),
     ],
 )
-def test_folders_of_one_branch_must_lie_apart(other: GitDestination, overlaps: bool) -> None:
+def test_folders_of_one_branch_must_not_overlap(other: GitDestination, overlaps: bool) -> None:
     own = destination("own", "a/b")
     if not overlaps:
         assert check_destination(own, [own, other], REPOSITORIES) == ()
@@ -217,7 +217,7 @@ def test_a_refusal_does_not_reveal_another_namespace() -> None:
     assert message.startswith("GitRepoConfig n/r does not allow GitDestinations of namespace t: ")
 
 
-def test_who_may_not_write_to_a_repository_takes_no_folder_of_it() -> None:
+def test_a_user_without_write_permission_to_a_repository_takes_no_folder_of_it() -> None:
     assert check_destination(destination("own", "a"), [foreign()], REPOSITORIES) == ()
 
 

@@ -380,7 +380,7 @@ def test_a_key_for_metadata_is_mounted_only_where_the_installation_has_one() -> 
     assert volumes_of(after)["stoker-metadata-key"]["secret"]["secretName"] == "signing"
 
 
-def test_no_variable_and_no_argument_tells_where_secrets_lie() -> None:
+def test_no_variable_and_no_argument_shows_where_secrets_are() -> None:
     agent = agent_of(injected(pod(), stoker(gateway=KEY)))
     assert "/etc/stoker" not in json.dumps([agent["env"], agent["args"]])
 
@@ -414,7 +414,7 @@ def contexts(container: Mapping[str, Any] | None, whole: Mapping[str, Any] | Non
         ({"runAsUser": 1000640000}, None, 1000640000, 2003),
     ],
 )
-def test_the_agent_is_who_the_gateway_is(
+def test_the_agent_runs_as_the_gateways_user(
     container: Mapping[str, Any] | None, whole: Mapping[str, Any] | None, user: int, group: int
 ) -> None:
     context = contexts(container, whole)

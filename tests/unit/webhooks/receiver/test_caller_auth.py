@@ -72,7 +72,7 @@ def test_both_are_meant_when_both_keys_fit() -> None:
 
 
 @pytest.mark.parametrize("headers", [signed("operator-key"), bearing("operator-token")])
-def test_the_operators_key_opens_all_and_tells_that_there_is_none(headers: dict[str, str]) -> None:
+def test_the_operators_key_opens_all_and_reveals_a_missing_resource(headers: dict[str, str]) -> None:
     assert set(ask(headers, STOKER, IGNITION).about) == {STOKER, IGNITION}
     assert ask(headers) == CallerAuthResult(True, ())
 

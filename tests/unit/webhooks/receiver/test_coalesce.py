@@ -115,7 +115,9 @@ async def test_resources_do_not_wait_for_each_other(writer: Writer) -> None:
     assert writer.begun == [(PLANT, at("a")), (OTHER, at("a"))]
 
 
-async def test_a_failure_is_returned_to_all_who_shared_it_and_the_next_tries_anew(writer: Writer) -> None:
+async def test_a_failure_is_returned_to_all_callers_that_shared_it_and_the_next_tries_anew(
+    writer: Writer,
+) -> None:
     writer.failures = 1
     await writer.ask(at("a"))
     await writer.ask(at("a"), then=0.2)
@@ -125,7 +127,7 @@ async def test_a_failure_is_returned_to_all_who_shared_it_and_the_next_tries_ane
     assert len(writer.begun) == 2
 
 
-async def test_who_hangs_up_takes_nothing_from_the_others(writer: Writer) -> None:
+async def test_a_caller_that_hangs_up_takes_nothing_from_the_others(writer: Writer) -> None:
     await writer.ask(at("a"))
     await writer.ask(at("a"))
     await asyncio.sleep(0)

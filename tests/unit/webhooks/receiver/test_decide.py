@@ -28,7 +28,7 @@ def pushes(branch: str) -> WebhookRequest:
 
 
 @pytest.mark.parametrize("followed", ["main", "refs/heads/main"])
-def test_a_push_of_the_branch_that_is_followed_is_worth_a_look(followed: str) -> None:
+def test_a_push_of_the_branch_that_is_followed_triggers_a_lookup(followed: str) -> None:
     decision = decide_request(pushes("main"), follows(followed))
     assert decision.wish == WebhookSyncRequest(WebhookCaller.GITHUB, None, "c" * 40)
     assert decision.ref == "main"
@@ -128,7 +128,7 @@ def test_the_annotations_are_what_the_controller_reads() -> None:
     )
 
 
-def test_a_nudge_leaves_the_requested_ref_as_it_is() -> None:
+def test_a_sync_request_without_a_ref_leaves_the_requested_ref_as_it_is() -> None:
     written = WebhookSyncRequest(WebhookCaller.GITLAB).annotations("sync.ignition.io", NOON)
     assert set(written) == {
         "sync.ignition.io/nudged-at",

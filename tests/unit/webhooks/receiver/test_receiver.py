@@ -173,7 +173,7 @@ async def test_a_push_of_another_branch_is_answered_with_the_reason_and_changes_
     assert environment.written == []
 
 
-async def test_a_push_of_the_branch_that_is_followed_is_a_nudge_without_a_ref(
+async def test_a_push_of_the_branch_that_is_followed_is_a_request_without_a_ref(
     environment: ReceiverEnvironment,
 ) -> None:
     assert (await environment.post(b'{"ref": "refs/heads/main"}')).json == {"accepted": True, "ref": "main"}
@@ -222,7 +222,7 @@ async def test_strangers_get_the_same_answer_whether_the_resource_exists_or_not(
     assert environment.written == []
 
 
-async def test_only_who_knows_the_operators_key_learns_that_there_is_nothing(
+async def test_only_the_operators_key_learns_that_a_resource_is_missing(
     environment: ReceiverEnvironment,
 ) -> None:
     environment.operator = CallerKeys(hmac=Secret("operators"))
@@ -233,7 +233,7 @@ async def test_only_who_knows_the_operators_key_learns_that_there_is_nothing(
     assert (await environment.post(headers=signed(key="operators"))).status == 202
 
 
-async def test_no_credential_at_all_is_a_401_for_everybody(environment: ReceiverEnvironment) -> None:
+async def test_no_credential_at_all_is_a_401_for_every_caller(environment: ReceiverEnvironment) -> None:
     environment.index.put(IndexedResource(WHO, GitRef("main")))
     for headers in ({}, signed(key=""), {"Authorization": "Bearer "}, {"X-Gitlab-Token": ""}):
         assert (await environment.post(headers=headers)).status == 401
@@ -322,7 +322,7 @@ async def test_a_compressed_body_is_never_unpacked(environment: ReceiverEnvironm
     assert response.status == 415
 
 
-async def test_a_body_that_cannot_be_read_is_a_400_to_who_is_believed(
+async def test_an_unreadable_body_is_a_400_to_an_authenticated_caller(
     environment: ReceiverEnvironment,
 ) -> None:
     for body in (b"", b"no json", b"{}", b'{"ref": "--upload-pack=x"}', b'{"ref": "a", "ref": "b"}'):
@@ -440,7 +440,7 @@ async def test_unsigned_requests_do_not_starve_signed_ones_from_the_same_address
         assert environment.looked_up == [("site1", "plant")] * 20
 
 
-async def test_what_a_believed_sender_gets_wrong_is_not_counted_against_it() -> None:
+async def test_errors_of_an_authenticated_sender_are_not_counted_against_it() -> None:
     async with ReceiverEnvironment(
         ReceiverOptions(address="127.0.0.1:0", failures_per_minute=3)
     ) as environment:
@@ -551,7 +551,7 @@ async def test_an_address_of_0_turns_it_off() -> None:
         assert environment.receiver.port is None
 
 
-async def test_who_connects_and_says_nothing_is_hung_up_on(
+async def test_a_silent_connection_is_closed(
     monkeypatch: pytest.MonkeyPatch, environment: ReceiverEnvironment
 ) -> None:
     monkeypatch.setattr(connections.StrictHttpServer, "first_request_seconds", 0.2)
