@@ -1,4 +1,4 @@
-"""What a real controller on a real API server tells, in a real browser, in plain words."""
+"""The dashboard of a real controller on a real API server, in a real browser: states in plain words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a real reverser on a real API server tells of its destinations, in a real browser, in plain words."""
+"""The dashboard of a real reverser on a real API server, in a real browser: states of destinations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the page of a real `stoker sync --watch` tells of its gateway, in a real browser, in plain words."""
+"""The page of a real `stoker sync --watch` in a real browser: every state of its gateway in plain words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tests of the documentation share: the pages, and who judges their commands."""
+"""Fixtures of the documentation tests: the pages, and the check of their commands."""
 
 from __future__ import annotations
 

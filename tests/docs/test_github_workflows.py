@@ -1,4 +1,4 @@
-"""What the pages give to GitHub Actions runs: every step is read, and the one that checks files is played."""
+"""The GitHub Actions workflows of the pages: every step is read, and the one that checks files is run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What we hand out for programs of others fits their own definitions: policies, and what the chart makes."""
+"""Our objects for third-party programs fit their definitions: policies, and objects of the chart."""
 
 from __future__ import annotations
 

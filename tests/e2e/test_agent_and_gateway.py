@@ -1,4 +1,4 @@
-"""What an agent does about a gateway in which people work, or that refuses, restarts or has a backup."""
+"""An agent with a gateway in which people work, or that refuses, restarts or has a backup."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What integration tests share beyond the servers of all suites: a forge, a place for reversers."""
+"""Fixtures of the integration tests beyond the servers of all suites: a forge, a place for reversers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a glance takes for JSON is JSON: it may doubt, and never says yes where the check says no."""
+"""The quick check for JSON may doubt, and never accepts what the full check refuses."""
 
 from hypothesis import event, given
 from hypothesis import strategies as st

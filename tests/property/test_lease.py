@@ -1,4 +1,4 @@
-"""Whatever the network, the clocks and the scheduler do: never two who may act at the same moment."""
+"""Leader election under any network, clock and scheduler: no two processes act at the same moment."""
 
 from __future__ import annotations
 

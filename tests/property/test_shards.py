@@ -1,4 +1,4 @@
-"""However shards of several counts come, die, stall and lose their Leases: no two work on one resource.
+"""Shards of several counts come, die, stall and lose their Leases: no two work on one resource.
 
 Real elections and real divisions against a Lease that is an entry of a dict, in simulated
 time. What a candidate sends arrives at once; that it may be late is `test_lease`'s.

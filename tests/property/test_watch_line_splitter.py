@@ -1,4 +1,4 @@
-"""However the network cuts a watch, the lines are the same."""
+"""The lines of a watch are the same however the network splits them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a designer does on a gateway is noticed, mapped, sent and never overwritten before git has it.
+"""A designer's change on a gateway is captured, mapped, sent and never overwritten before git has it.
 
 Real files under a real inotify, a real repository, a real API server with its limits on maps. The
 controller's part is played by the test: it reads the maps and hands in answers.

@@ -1,4 +1,4 @@
-"""What an agent brings to its gateway and how it gets there: logins, keys, layers, words about it."""
+"""Credentials of an agent, overlays of its files, and its log lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How an agent's report reaches the status map: when, how often, and past what trouble."""
+"""The status publisher: when and how often an agent's report is written, and what happens on errors."""
 
 from __future__ import annotations
 

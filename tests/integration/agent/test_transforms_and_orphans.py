@@ -1,4 +1,4 @@
-"""What is shaped on its way, and what belongs to others: a real repository, a real folder."""
+"""Transforms and orphans with a real repository and a real folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the chart gives to a Prometheus operator and to Grafana: everything that it names is there."""
+"""The chart's objects for a Prometheus operator and for Grafana: everything that they name exists."""
 
 from __future__ import annotations
 

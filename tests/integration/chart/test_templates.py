@@ -1,4 +1,4 @@
-"""What the chart renders: by the real helm, over many sets of values."""
+"""The chart's templates, rendered by the real helm over many sets of values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who lets `stoker sync` in, and whose commits it takes: each way once, through the command itself."""
+"""Authentication and signatures of `stoker sync`: each way once, through the command itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person at a terminal sees, and a pipe does not: a progress bar and colours, on standard error."""
+"""Output for a terminal, which a pipe does not get: a progress bar and colours, on standard error."""
 
 from __future__ import annotations
 

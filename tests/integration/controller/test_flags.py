@@ -1,4 +1,4 @@
-"""What a command line says about a controller, seen from outside: its receiver, its defaults, its probes."""
+"""Flags of a controller, seen from outside: its receiver, its defaults, its probes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a controller meets at its edges: slow servers, apps, webhooks, other people's hands."""
+"""A controller with slow servers, apps, webhooks and manual changes: isolation and repair."""
 
 from __future__ import annotations
 

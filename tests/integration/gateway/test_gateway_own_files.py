@@ -1,4 +1,4 @@
-"""What a gateway writes for itself is safe in every direction, also where its folder mirrors git."""
+"""A gateway's own files are safe in every direction, also where its folder mirrors git."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a gateway says of its modules, tag providers and types decides which files it gets."""
+"""A gateway's modules, tag providers and types decide which files it gets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happens at a gateway around a pass over its files, with everything that can go wrong there."""
+"""The gateway's part of a sync: readiness, scan lock, sessions, scans, restarts, and their failures."""
 
 from __future__ import annotations
 

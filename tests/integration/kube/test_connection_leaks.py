@@ -1,4 +1,4 @@
-"""What a connection that is lost, or never came about, leaves behind in memory: nothing.
+"""A connection that is lost, or was never made, leaves nothing behind in memory.
 
 Python looks for cycles only after so many new objects, in a process that stays after fifty
 thousand. Whatever an error keeps until then is counted here, with that search turned off.

@@ -1,4 +1,4 @@
-"""What people see of our kinds through the real kubectl."""
+"""Our kinds through the real kubectl."""
 
 from __future__ import annotations
 

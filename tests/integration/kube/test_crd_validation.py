@@ -1,4 +1,4 @@
-"""What is wrong is refused, with the name of the field: by the API server, and in a file just the same."""
+"""Invalid objects are refused with the name of the field: by the API server, and in a file just the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What others see of our objects through their lives: kstatus, Argo CD, and `kubectl wait`.
+"""Our objects through their lives as other tools see them: kstatus, Argo CD, and `kubectl wait`.
 
 Controller and reverser are real processes on a real API server. At every look the object
 is judged by the published rules of kstatus, and by the script that is shipped for Argo CD,

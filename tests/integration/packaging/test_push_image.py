@@ -1,4 +1,4 @@
-"""What a release pushes is what was built, byte for byte, in a real registry."""
+"""A release pushes what was built, byte for byte, to a real registry."""
 
 from __future__ import annotations
 

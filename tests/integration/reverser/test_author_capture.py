@@ -1,4 +1,4 @@
-"""Who made a change, as the real API server tells it: every way to write, real users, two replicas.
+"""Author capture with a real API server: every way to write, real users, two replicas.
 
 A control plane of its own: the counters of the API server, by which a question that was
 not asked is distinguished from one that was, are those of a whole cluster.

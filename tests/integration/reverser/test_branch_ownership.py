@@ -1,4 +1,4 @@
-"""Whose a branch and a folder are: Leases between replicas, markers between installations, credentials."""
+"""Ownership of a branch and a folder: Leases between replicas, markers between installations, credentials."""
 
 from __future__ import annotations
 

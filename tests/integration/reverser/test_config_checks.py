@@ -1,4 +1,4 @@
-"""What people wrote is judged before anything depends on it: repositories, keys, objects of another age."""
+"""Checks of the configuration before it is used: repositories, keys, objects of older schemas."""
 
 from __future__ import annotations
 

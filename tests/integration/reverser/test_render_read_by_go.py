@@ -1,4 +1,4 @@
-"""What is written is read back by Go's parsers, which `kubectl`, Helm, Flux and Argo use, as the same values.
+"""Go's parsers, which `kubectl`, Helm, Flux and Argo use, read the rendered YAML as the same values.
 
 Texts that trap readers of YAML are put where objects have texts, alone and in
 combination; the documents go through `sigs.k8s.io/yaml` and both generations of the

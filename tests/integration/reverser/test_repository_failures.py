@@ -1,4 +1,4 @@
-"""What bad input and bad weather get: a condition with the reason, nothing lost, and the rest goes on."""
+"""Bad input and outages of a repository: a condition with the reason, nothing lost, and the rest goes on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is selected and what is left out, the flags of the command, metrics, and being killed at any turn."""
+"""The selection of objects, the flags of the command, metrics, and a kill at any time."""
 
 from __future__ import annotations
 

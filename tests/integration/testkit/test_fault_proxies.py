@@ -1,4 +1,4 @@
-"""What clients see through the fault proxies."""
+"""The fault proxies, as clients see them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What else the test gateway answers: sessions, modules, restarts, tags, both generations of paths."""
+"""More of the simulated gateway's API: sessions, modules, restarts, tags, both generations of paths."""
 
 from __future__ import annotations
 

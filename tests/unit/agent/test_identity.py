@@ -1,4 +1,4 @@
-"""Who an agent is and whether it is where it belongs."""
+"""The identity of an agent, and the check of its place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the requirements ask of the API, beside what the other tests of this folder show.
+"""Requirements of the API, beside what the other tests of this folder show.
 
 `tests/data/required_fields.txt` repeats the requirements and not the types, so
 that a field which changes its name, its words or its default is noticed.

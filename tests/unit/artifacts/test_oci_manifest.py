@@ -1,4 +1,4 @@
-"""What a manifest means, without a registry."""
+"""OCI manifests, without a registry."""
 
 from __future__ import annotations
 

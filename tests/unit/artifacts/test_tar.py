@@ -1,4 +1,4 @@
-"""What an archive may hold, and what it is refused for."""
+"""Archives: what they may contain, and what is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is written almost right is answered with what was probably meant."""
+"""A misspelt word is answered with the one that was probably meant."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which trace a pass of the controller belongs to."""
+"""The trace of a reconcile."""
 
 from __future__ import annotations
 

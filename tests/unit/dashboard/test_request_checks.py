@@ -1,4 +1,4 @@
-"""What is checked of a request before anybody reads it."""
+"""Checks of a request before its body is read."""
 
 from __future__ import annotations
 

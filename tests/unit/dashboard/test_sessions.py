@@ -1,4 +1,4 @@
-"""Who is signed in, for how long, and how far they see."""
+"""Sessions: their lifetime, and the permissions of their users."""
 
 from __future__ import annotations
 

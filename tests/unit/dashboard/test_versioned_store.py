@@ -1,4 +1,4 @@
-"""Which values changed since a number."""
+"""Values that changed since a version."""
 
 from __future__ import annotations
 

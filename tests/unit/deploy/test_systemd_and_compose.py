@@ -1,4 +1,4 @@
-"""What is shipped beside the command starts it with flags that it has."""
+"""The shipped units and compose files start the command with flags that it has."""
 
 from __future__ import annotations
 

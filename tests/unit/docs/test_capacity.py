@@ -1,4 +1,4 @@
-"""What the guide to capacity tells is what there is to turn, and as much as is allowed."""
+"""The capacity guide names settings that exist, within their limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the pages of docs/conformance point at exists: files, symbols, tests, and the cases of tests.
+"""The references of docs/conformance exist: files, symbols, tests, and the cases of tests.
 
 A row is `| id | what it says | where | shown by |`. In the third column each part
 between semicolons is a file, below `src/stoker` or from the root, and symbols in it.

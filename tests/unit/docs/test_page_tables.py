@@ -1,4 +1,4 @@
-"""What the pages for people promise about the code is so: versions, fields, secrets, packages, libraries.
+"""Tables of the documentation match the code: versions, fields, secrets, packages, libraries.
 
 Commands and manifests of pages are tried by `tests/docs`; here are the tables that
 no reader would notice to be out of date.

@@ -1,4 +1,4 @@
-"""Which addresses a process of the cluster connects to on behalf of a resource."""
+"""The addresses that a process of the cluster connects to on behalf of a resource."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which shard a namespace belongs to, and what is no shard at all."""
+"""The shard of a namespace, and invalid shards."""
 
 from __future__ import annotations
 

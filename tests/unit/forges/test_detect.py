@@ -1,4 +1,4 @@
-"""Which forge an address means, and where its API is."""
+"""Detection of a forge from an address, and the address of its API."""
 
 from __future__ import annotations
 

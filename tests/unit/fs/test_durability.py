@@ -1,4 +1,4 @@
-"""What a power failure would lose: nothing that was reported as written.
+"""A power failure loses nothing that was reported as written.
 
 A disk may keep what was not synced, so no crash of a process shows that a
 call for durability is missing. Here every call is seen on its way to the kernel, and

@@ -1,4 +1,4 @@
-"""What is not as the ledger says, by content and without following anything."""
+"""Differences between the disk and the ledger, by content and without following symlinks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes out to services of others is bounded, and never tells more than a host's name."""
+"""Requests to other services are bounded, and errors show no more than a host's name."""
 
 import asyncio
 from collections.abc import AsyncIterator

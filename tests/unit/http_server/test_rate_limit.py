@@ -1,4 +1,4 @@
-"""Who is still heard, and who has failed too often."""
+"""The rate limit of failed requests: which sources are still accepted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is believed, and how much of what they send is taken."""
+"""Signatures of requests: which callers are authentic, and how much of a body is read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong with a bucket before anybody talks to it. The talking is in the integration tests."""
+"""Settings of a bucket that are refused before a request. Requests are in the integration tests."""
 
 from __future__ import annotations
 

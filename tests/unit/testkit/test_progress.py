@@ -1,4 +1,4 @@
-"""What a person sees while it takes long."""
+"""Progress lines of a slow step."""
 
 from __future__ import annotations
 

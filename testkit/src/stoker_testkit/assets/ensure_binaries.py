@@ -1,4 +1,4 @@
-"""Where the cluster's binaries come from.
+"""Finds or builds the cluster's binaries.
 
 Nothing that Python, npm or Debian packages ship holds a `kube-apiserver`, so a
 set of binaries is looked for, in this order, and built where none is found:

@@ -1,4 +1,4 @@
-"""What the chart lets the controller do, as the real helm renders it.
+"""The controller's RBAC rules in the chart, as the real helm renders them.
 
 A test that runs a controller without a release gives its account exactly these rights, so
 that there is one list of them and no second one that a test keeps.

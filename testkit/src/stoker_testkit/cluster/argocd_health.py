@@ -1,4 +1,4 @@
-"""What Argo CD would say of an object: the shipped script, run by a real Lua in Argo CD's narrow sandbox.
+"""Argo CD's health of an object: the shipped script, run by a real Lua in Argo CD's narrow sandbox.
 
 Argo CD runs Lua 5.1 without the libraries for text, files and processes; so does this.
 It needs the package `lupa`, which only tests have.

@@ -1,4 +1,4 @@
-"""How to reach a running control plane: its address, its users and their credentials.
+"""Access to a running control plane: its address, its users and their credentials.
 
 `ControlPlane` writes one of these when it is up; other processes (the workers of
 a test run, a demo's second terminal) load it from the same folder and use the

@@ -1,4 +1,4 @@
-"""What tools that know kstatus say of an object, by its published rules.
+"""The kstatus of an object, by its published rules.
 
 kubectl plugins, Flux's health checks, `kpt` and Config Sync compute it like this for a
 kind that they do not know (sigs.k8s.io/cli-utils, `kstatus/status`): the generic

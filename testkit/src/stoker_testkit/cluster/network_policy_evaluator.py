@@ -1,4 +1,4 @@
-"""Which connections NetworkPolicies let through, by the rules of their API.
+"""The connections that NetworkPolicies allow, by the rules of their API.
 
     policies = NetworkPolicies(objects)
     policies.lets_in(pod, 9443, Peer("10.0.0.1"))

@@ -1,4 +1,4 @@
-"""What the pages name and cannot run here, each with the reason; an entry that no page uses is an error.
+"""Names on pages that cannot run here, each with the reason; an entry that no page uses is an error.
 
 Programs of others (`ELSEWHERE`), and manifests and files of others (`FOREIGN`, with where their
 shape is known from). The tests know these pages no better than their reader, so both lists

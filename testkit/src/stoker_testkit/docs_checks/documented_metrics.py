@@ -1,4 +1,4 @@
-"""What a process shows of itself, and what docs/observability.md says that it shows.
+"""The metrics of a process, and those that docs/observability.md documents.
 
 Tests compare the two, and look names up in the page that dashboards and alerts use. A
 page of `/metrics` tells the labels of a metric only by its series: of one that has

@@ -1,4 +1,4 @@
-"""Where links lead, and the navigation of the site, which is the list of links of docs/index.md.
+"""Links of pages, and the navigation of the site, which is the list of links of docs/index.md.
 
 A link is relative, as in the repository, or leads into the wide world, which is not looked at.
 """

@@ -1,4 +1,4 @@
-"""Whether the product's own command line would read a command of a page.
+"""Checks a command of a page with the product's own command line.
 
 The parser is the real one (`stoker.cli.commands.cli`, handed in, because tests stand below the
 command line in the house). Nothing is run, and no file that is named has to exist.

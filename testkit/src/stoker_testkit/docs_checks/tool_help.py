@@ -1,4 +1,4 @@
-"""What kubectl, helm, git and make themselves say about their verbs, flags and targets.
+"""The verbs, flags and targets of kubectl, helm, git and make, from their own help.
 
 Their help is asked once for each verb. `Tool.trouble` names what a command has and the
 program has not; what the words mean is looked at elsewhere.

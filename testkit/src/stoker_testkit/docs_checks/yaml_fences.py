@@ -1,4 +1,4 @@
-"""What a yaml fence of a page is: manifests, values of the chart, a part of either, or something of others.
+"""Classifies a yaml fence of a page: manifests, values of the chart, a part of either, or third-party YAML.
 
 A first line that is a comment says which (`docs/contributing/documentation.md`). Manifests
 are completed here, so that a real API server can be asked about them; asking is the caller's.

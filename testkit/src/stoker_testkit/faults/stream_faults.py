@@ -1,4 +1,4 @@
-"""What can go wrong with a stream of bytes, and a stream to which it does.
+"""Faults of a stream of bytes, and a stream with them.
 
 Shared by the two proxies: `tcp_fault_proxy` strikes at the bytes of a connection,
 `http_fault_proxy` at those of an answer's body.

@@ -1,4 +1,4 @@
-"""What doubles of forges have in common: requests on record, repositories, and trouble on demand.
+"""The common part of the forge doubles: recorded requests, repositories, and errors on demand.
 
 A double checks each request against what the forge documents (method, path, headers,
 fields and their types). What does not fit is answered with 400 and kept in

@@ -1,4 +1,4 @@
-"""How the test gateway writes its own files: whole, and into place in one step.
+"""Atomic writes of the test gateway's own files.
 
 What a gateway writes itself must not be what a witness calls torn, so everything goes
 through a file in `.resources`, which is the gateway's own folder and is on the same

@@ -1,4 +1,4 @@
-"""What goes on inside the test gateway: its state, its scans, its restarts.
+"""The runtime of the test gateway: its state, its scans, its restarts.
 
 No HTTP here; `rest_api` asks it. Everything runs in one event loop, only the
 reading of the folder is handed to a thread. A scan is asked for at once, reads the

@@ -1,4 +1,4 @@
-"""What a gateway makes of the files in its data folder when it scans them.
+"""Loads the files of a data folder when the test gateway scans them.
 
 A resource is a folder with a `resource.json`; a project is a folder below
 `projects/` with a readable `project.json`. The nasty part is the real gateway's: a file

@@ -1,4 +1,4 @@
-"""Who is at work on a test gateway: Designers by project, and browsers that show Perspective sessions."""
+"""Sessions on a test gateway: Designers by project, and browsers with Perspective sessions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an administrator, or the age of a test gateway, decides; may be changed while it runs."""
+"""Settings of a test gateway, from an administrator or from its version; may be changed while it runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a test gateway does once when it starts: its own files, and the modules that are installed.
+"""The first actions of a test gateway when it starts: its own files, and the installed modules.
 
 The first start on a folder makes the files that belong to the gateway alone; nothing
 that exists already is touched. Modules are loaded at a start and never later.

@@ -1,4 +1,4 @@
-"""What a kubelet writes to the API server: its node, and the status, the end and the tokens of its pods."""
+"""Writes of a kubelet to the API server: its node, and status, deletion and tokens of its pods."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an image is to a kubelet without containers: a program on this machine, or a test gateway.
+"""Images of a kubelet without containers: a program on this machine, or a test gateway.
 
 `Program` takes the place of the product's own image: its entry point with the container's arguments,
 its root a folder, its variables the container's and nothing of ours. All pods share this

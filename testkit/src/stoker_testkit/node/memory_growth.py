@@ -1,4 +1,4 @@
-"""How the memory of containers grows: what the kernel counts for each, and the line through it."""
+"""Growth of the memory of containers: what the kernel counts for each, and the line through it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the stories of the operator are played: on a real node, or with processes where there can be none.
+"""The cluster of the operator's stories: on a real node, or with processes where there can be none.
 
 A story asks an environment for sites and for what only a cluster's administrator can do; it does not know
 which of the two it is played on.

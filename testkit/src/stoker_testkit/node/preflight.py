@@ -1,4 +1,4 @@
-"""Whether this machine can run a node, tried rather than looked up: guests differ in what they forbid.
+"""Checks whether this machine can run a node, by trying it: virtual machines differ in what they forbid.
 
 python -m stoker_testkit.node.preflight    builds what a node runs; fails where there can be none
 """

@@ -1,4 +1,4 @@
-"""What goes wrong around two reversers while people work: networks, kills, standstills, in any order.
+"""Random faults of two reversers while users make changes: networks, kills, pauses, in any order.
 
 Every fault is drawn by chance and recorded, so that a failed run can be read. None of
 them is the end: a replica that was killed is started again, perhaps to be killed, or to

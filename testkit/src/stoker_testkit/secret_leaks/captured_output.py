@@ -1,4 +1,4 @@
-"""What a run of tests would forget: kept as files until it is looked through.
+"""Keeps output of a test run as files until it is searched for credentials.
 
 Logs, repositories and folders stay where tests left them. What commands printed, what
 metrics pages showed and what an API server had is gone with its process; it is put beside

@@ -1,4 +1,4 @@
-"""What rides with a snapshot, and what anybody may have made of it since."""
+"""The facts beside a snapshot, and files that other processes may have changed since."""
 
 from __future__ import annotations
 

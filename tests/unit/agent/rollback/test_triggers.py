@@ -1,4 +1,4 @@
-"""Which failures of a gateway are blamed on a change."""
+"""The failures of a gateway that trigger a rollback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a small process is spared, and what it must not lose by that."""
+"""Memory that a small process releases, and what it must not lose by that."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a report says after a pass, a failure, a pause; and what it does not say twice."""
+"""The report after a sync, a failure and a pause; repeated values are not written twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a pass promises around its files: when hooks stand, what is rebuilt, and what is told."""
+"""A sync beyond its files: when hooks run, what is rebuilt, and what is reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What annotations on a resource ask for."""
+"""Requests by annotations of a resource."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a gateway's own annotations change for it, whatever its resource says."""
+"""Annotations of a gateway change its intent, whatever its resource says."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who a gateway is: one name, one key, one number."""
+"""The identity of a gateway: one name, one key, one number."""
 
 import re
 

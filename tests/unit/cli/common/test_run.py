@@ -1,4 +1,4 @@
-"""How a verb's coroutine is run to its end."""
+"""Running a verb's coroutine to its end."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""What the doctor says of a cluster that is looked at from elsewhere, whose clock and network differ."""
+"""The doctor's findings about a cluster from outside, with another clock and network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `stoker export` refuses before it asks anybody, and how rules from files are understood."""
+"""Refusals of `stoker export` before any request, and rules from files."""
 
 from __future__ import annotations
 

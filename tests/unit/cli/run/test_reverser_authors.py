@@ -1,4 +1,4 @@
-"""What the command line says about authors."""
+"""Flags of author capture."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the reverser's flags become."""
+"""Flags of the reverser and their settings."""
 
 from __future__ import annotations
 

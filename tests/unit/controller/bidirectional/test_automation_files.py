@@ -1,4 +1,4 @@
-"""Which files of a repository a gateway must never send."""
+"""Files of a repository that a gateway must never send."""
 
 from __future__ import annotations
 

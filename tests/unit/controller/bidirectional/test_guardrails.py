@@ -1,4 +1,4 @@
-"""Which files of a change set pass, whatever the agent that sent it says about them."""
+"""The files of a change set that are accepted, whatever their agent says about them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which pods are gateways, where they report, and in which map."""
+"""Gateways of a resource: their pods, and the ConfigMaps with their reports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a change has to be to concern anybody."""
+"""Event handlers: which changes enqueue a resource."""
 
 from __future__ import annotations
 

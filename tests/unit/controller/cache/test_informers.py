@@ -1,4 +1,4 @@
-"""What the controller sees of the cluster, and what it says when it sees nothing."""
+"""The controller's informers, and the error when they have nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is seen of a pod, and what its agent's container says of it."""
+"""The cached facts of a pod, and the state of its agent's container."""
 
 from __future__ import annotations
 

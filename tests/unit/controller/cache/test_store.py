@@ -1,4 +1,4 @@
-"""What was written a moment ago, until the watch shows it or something newer."""
+"""Our last write is used until the watch shows it or something newer."""
 
 from __future__ import annotations
 

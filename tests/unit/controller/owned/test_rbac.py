@@ -1,4 +1,4 @@
-"""What the Role of a resource's agents lets them do."""
+"""The permissions of a resource's agents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may take a commit now: gateways of a profile wait for those it depends on."""
+"""Dependencies in a rollout: gateways of a profile wait for those it depends on."""
 
 from __future__ import annotations
 

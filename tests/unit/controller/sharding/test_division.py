@@ -1,4 +1,4 @@
-"""What a shard may begin with while others count in another way."""
+"""The namespaces with which a shard may begin while other shards have another count."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long a requested ref counts (C-053)."""
+"""The lifetime of a requested ref (C-053)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a resource means, with all that it inherits."""
+"""A resource with everything that it inherits."""
 
 from __future__ import annotations
 

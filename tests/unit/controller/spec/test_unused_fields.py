@@ -1,4 +1,4 @@
-"""Which fields are named as being without effect."""
+"""Fields that are reported as being without effect."""
 
 from __future__ import annotations
 

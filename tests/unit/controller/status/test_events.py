@@ -1,4 +1,4 @@
-"""Which Events go with a new status."""
+"""Events for a new status."""
 
 from __future__ import annotations
 

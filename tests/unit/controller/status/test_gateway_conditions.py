@@ -1,4 +1,4 @@
-"""What the gateways of a resource amount to, one condition at a time."""
+"""Conditions from the gateways of a resource, one at a time."""
 
 from __future__ import annotations
 

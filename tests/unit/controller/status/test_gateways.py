@@ -1,4 +1,4 @@
-"""What gateways reported, within what a status may hold."""
+"""Reports of gateways in a status, within its size."""
 
 from __future__ import annotations
 

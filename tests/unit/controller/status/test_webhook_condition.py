@@ -1,4 +1,4 @@
-"""Whether a resource can be called."""
+"""The condition for the webhook receiver of a resource."""
 
 from __future__ import annotations
 

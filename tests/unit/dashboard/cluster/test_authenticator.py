@@ -1,4 +1,4 @@
-"""Who may come in and how far they see, with an API server that counts what it is asked."""
+"""Authentication and permissions, with an API server that counts its requests."""
 
 from __future__ import annotations
 

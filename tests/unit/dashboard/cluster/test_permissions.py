@@ -1,4 +1,4 @@
-"""How far a visitor sees and reaches, kind by kind."""
+"""The permissions of a visitor, kind by kind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a page shows of the rules behind a destination, and to which users."""
+"""The rules behind a destination on its page, and the users who may see them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happened before this process, from an audit log that anybody may have touched."""
+"""History from before this process, from an audit log that other processes may have changed."""
 
 from __future__ import annotations
 

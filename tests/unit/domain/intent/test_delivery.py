@@ -1,4 +1,4 @@
-"""How a commit reaches a fleet, as values that cannot be wrong."""
+"""Delivery of a commit to a fleet, as values that cannot be wrong."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was changed on a gateway travels whole or not at all."""
+"""Change sets of a gateway are transferred whole or not at all."""
 
 import hashlib
 import json

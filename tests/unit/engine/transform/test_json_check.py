@@ -1,4 +1,4 @@
-"""What is JSON and what is not, whatever a repository holds."""
+"""The check for valid JSON, whatever a repository holds."""
 
 import subprocess
 import sys

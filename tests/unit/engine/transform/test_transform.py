@@ -1,4 +1,4 @@
-"""Which files are transformed, in which order, and the errors when they cannot be."""
+"""Transforms: which files they change, in which order, and their errors."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Where two branches parted, never believed from too little history."""
+"""The merge base of two branches, never taken from too little history."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What we pack is what git reads, for both kinds of id."""
+"""Git reads the packs that we write, for both kinds of id."""
 
 from __future__ import annotations
 

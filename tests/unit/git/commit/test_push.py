@@ -1,4 +1,4 @@
-"""What servers say about a push, and what follows from it. The words are those of real servers."""
+"""Responses of servers to a push, and their consequences. The words are those of real servers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is asked of the source: one commit first, then what is new, and no more than that."""
+"""Requests of a fetch: one commit first, then what is new, and no more than that."""
 
 from __future__ import annotations
 

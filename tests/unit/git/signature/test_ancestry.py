@@ -1,4 +1,4 @@
-"""Whether one commit continues another, known from as little history as will do and never guessed."""
+"""Ancestry of two commits, decided with as little history as possible and never guessed."""
 
 from __future__ import annotations
 

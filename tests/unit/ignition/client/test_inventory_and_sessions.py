@@ -1,4 +1,4 @@
-"""What is read from a gateway's lists, whichever generation of its API made them."""
+"""Lists of a gateway, in both generations of its API."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may change files that run on the gateway."""
+"""The policy for files that run on the gateway."""
 
 from __future__ import annotations
 

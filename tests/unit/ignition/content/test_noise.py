@@ -1,4 +1,4 @@
-"""What a gateway does to its own resources all day, and what is a change."""
+"""Noise: a gateway's rewrites of its own resources, and real changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a plan touches of a gateway, and what a data folder promises to show."""
+"""Projects: what a plan touches of a gateway, and what a data folder should show."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a gateway can be asked, and when it is worth asking again."""
+"""Readiness of a gateway, and when to ask again."""
 
 from __future__ import annotations
 

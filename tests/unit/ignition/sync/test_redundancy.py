@@ -1,4 +1,4 @@
-"""What the backup of a redundant pair does, as a table of sentences."""
+"""Actions of the backup of a redundant pair, as a table of sentences."""
 
 from __future__ import annotations
 

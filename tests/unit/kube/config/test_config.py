@@ -1,4 +1,4 @@
-"""Where the server is and who we are: every form of a kubeconfig, and a sentence for every bad one."""
+"""The server and the identity from every form of a kubeconfig, and an error for every bad one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which proxy of the environment is used for which server."""
+"""The proxy of the environment for a server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which reports become Events, and when they are due."""
+"""Series of reports: which become Events, and when they are due."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who leads, and who takes over when."""
+"""Leader election: which process leads, and when another takes over."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the end of a pass means: a table of sentences."""
+"""The result of a reconcile and its consequence: a table of sentences."""
 
 from __future__ import annotations
 

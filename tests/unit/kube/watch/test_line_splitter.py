@@ -1,4 +1,4 @@
-"""What is read of a line, and that a damaged one never looks like an event."""
+"""Lines of a watch; a damaged one never looks like an event."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""What a store keeps, what it reports as a change, and what it does with an object it cannot read."""
+"""The store: what it keeps, what it reports as a change, and unreadable objects."""
 
 from collections.abc import Iterable
 

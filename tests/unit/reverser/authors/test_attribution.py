@@ -1,4 +1,4 @@
-"""Whose a change is: a real author, or none."""
+"""Attribution of a change: its real author, or none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is read from a question of the API server."""
+"""Author facts, read from an admission review."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When the API server's webhook is written, and when it is up to date already."""
+"""The registration of the author webhook: when it is written, and when it is up to date already."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the API server is to ask about, for a selection: every kind of it, and nothing else."""
+"""The rules of the author webhook for a selection: every kind of it, and nothing else."""
 
 from __future__ import annotations
 

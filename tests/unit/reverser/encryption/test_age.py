@@ -1,4 +1,4 @@
-"""What is encrypted here is opened by another implementation of age, and by the identity alone."""
+"""Files that are encrypted here are opened by another implementation of age, and by the identity alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a name becomes too long for one file name, to the letter: another place would move files in git."""
+"""Names that are too long for one file name, to the letter: another path would move files in git."""
 
 from __future__ import annotations
 

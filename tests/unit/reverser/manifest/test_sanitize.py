@@ -1,4 +1,4 @@
-"""What is removed from an object, and that nothing else is."""
+"""Fields that are removed from an object, and that no others are."""
 
 from __future__ import annotations
 

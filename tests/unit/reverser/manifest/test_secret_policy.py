@@ -1,4 +1,4 @@
-"""What of a Secret reaches git under each policy, and what never does."""
+"""The parts of a Secret that reach git under each policy, and those that never do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is not worth a file, and what looks like it and is."""
+"""Noise: changes that are not worth a file, and changes that only look like it."""
 
 from __future__ import annotations
 

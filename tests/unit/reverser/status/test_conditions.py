@@ -1,4 +1,4 @@
-"""What a status says, as sentences."""
+"""Conditions of a reverser's resources, as sentences."""
 
 from __future__ import annotations
 

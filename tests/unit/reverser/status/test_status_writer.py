@@ -1,4 +1,4 @@
-"""What a status says of commits, and what it keeps saying when another replica goes on."""
+"""Commits in a status, and what stays there when another replica goes on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When changes become commits, which ones, and what happens when there is no room or no way."""
+"""Batches: when changes become commits, which ones, and what happens without room or connection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the deletion brake remembers when an outbox begins anew."""
+"""The deletion brake keeps its state when an outbox begins anew."""
 
 from __future__ import annotations
 

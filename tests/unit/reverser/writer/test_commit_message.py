@@ -1,4 +1,4 @@
-"""What commits say."""
+"""Commit messages of the reverser."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is an orphan, and what is never called one."""
+"""Orphans in a branch, and files that are never called one."""
 
 from __future__ import annotations
 

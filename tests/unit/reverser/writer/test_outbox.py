@@ -1,4 +1,4 @@
-"""What is on its way to a destination: compared by blob id, bounded, and never lost."""
+"""The outbox of a destination: compared by blob id, bounded, and never lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose marker it is."""
+"""The owner of a marker file."""
 
 from __future__ import annotations
 

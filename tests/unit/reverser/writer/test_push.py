@@ -1,4 +1,4 @@
-"""What becomes commits: only deletions that the brake was asked about, and files that were compared."""
+"""Pushes hold only deletions that the brake has checked, and files that were compared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which replica is to hold which branch."""
+"""The assignment of branches to replicas."""
 
 from __future__ import annotations
 

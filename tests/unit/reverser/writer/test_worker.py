@@ -1,4 +1,4 @@
-"""How many workers push at a time."""
+"""The number of workers that push at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the cluster's binaries come from, in which order."""
+"""The sources of the cluster's binaries, in their order."""
 
 from __future__ import annotations
 

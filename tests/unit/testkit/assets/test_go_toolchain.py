@@ -1,4 +1,4 @@
-"""Which Go builds the cluster."""
+"""The Go toolchain that builds the cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a reviewer's merge leaves behind where both sides touch."""
+"""The result of a reviewer's merge where both sides change the same lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the judge of random histories finds, so that a history which ends well means something."""
+"""The check of random histories finds every wrong history, so that a passed one means something."""
 
 from __future__ import annotations
 

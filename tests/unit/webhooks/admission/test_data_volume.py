@@ -1,4 +1,4 @@
-"""Which volume is the gateway's data: found, named, or refused with the ones that could be meant."""
+"""The gateway's data volume: found, named, or refused with the possible ones."""
 
 from __future__ import annotations
 

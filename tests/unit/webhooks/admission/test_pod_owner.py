@@ -1,4 +1,4 @@
-"""Which resource a pod belongs to, and the refusal where that is not clear."""
+"""The resource of a pod, and the refusal where it is not clear."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is believed, about what, and that strangers cannot tell what exists."""
+"""Authentication of callers for a resource; an unknown caller cannot see what exists."""
 
 from __future__ import annotations
 

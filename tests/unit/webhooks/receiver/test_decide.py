@@ -1,4 +1,4 @@
-"""What a request comes to for one resource."""
+"""The decision about a request for one resource."""
 
 from __future__ import annotations
 

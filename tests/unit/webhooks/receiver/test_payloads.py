@@ -1,4 +1,4 @@
-"""What the bodies of each sender ask for, and what none of them may do."""
+"""Payloads of each sender: what they request, and what none of them may do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a test gateway was asked, one entry for each request, without any secret."""
+"""The requests to a test gateway, one entry for each, without any secret."""
 
 from __future__ import annotations
 

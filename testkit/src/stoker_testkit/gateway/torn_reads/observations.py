@@ -1,4 +1,4 @@
-"""What was seen of the resources of a data folder, and what was wrong with it.
+"""Observations of the resources of a data folder, and their errors.
 
 Each time a resource looks different from before, it goes on record. `resource.json` is
 read first and the data after it, so if data is always in place before the `resource.json`
