@@ -23,7 +23,7 @@ CALL_SECONDS = 30.0
 FAREWELL_SECONDS = 2.0
 
 SHUTDOWN_SECONDS = 0.1
-"""How long aiohttp waits for running requests when its server ends; to aiohttp 0 means without limit."""
+"""The time that aiohttp waits for running requests at its end; to aiohttp 0 means without limit."""
 
 
 ACCEPT_TURNS = 10

@@ -122,7 +122,7 @@ class Admission(Stoppable):
         return [found for line in lines if (found := _line(line)).get("event") == event]
 
     def ask(self, path: str, replica: int = 0) -> tuple[int, str]:
-        """What a probe or a scrape gets."""
+        """The response to a probe or a scrape."""
         connection = HTTPConnection("127.0.0.1", self.probes[replica], timeout=PATIENCE)
         try:
             connection.request("GET", path)

@@ -19,7 +19,7 @@ NODE_MODULES = ("node", "containerd", "cni", "policies")
 
 
 def cache_root() -> Path:
-    """What Stoker keeps between runs on a developer's machine."""
+    """The folder that Stoker keeps between runs on a developer's machine."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "stoker"
 
 
@@ -52,5 +52,5 @@ def _digest(*modules: str) -> str:
 
 
 def missing(names: Collection[str], folder: Path) -> tuple[str, ...]:
-    """Which of the named binaries the folder lacks."""
+    """The named binaries that the folder lacks."""
     return tuple(name for name in names if not os.access(folder / name, os.X_OK))

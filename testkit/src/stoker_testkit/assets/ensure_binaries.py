@@ -47,7 +47,7 @@ from stoker_testkit.assets.go_toolchain import refuse_when_never
 CONTROL_PLANE = ("etcd", "kube-apiserver", "kubectl")
 ALL = (*CONTROL_PLANE, "kube-controller-manager")
 NODE = (*go_build.KUBELET, *go_build.CONTAINERD, *go_build.CNI, go_build.POLICIES)
-"""What runs pods, beside `ALL`; built only where a real node is asked for."""
+"""The programs that run pods, beside `ALL`; built only for a real node."""
 
 OLDEST_KUBERNETES = (1, 34, 0)
 OLDEST_ETCD = (3, 5, 13)

@@ -46,7 +46,7 @@ _VERSION_PACKAGE = "k8s.io/component-base/version"
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How one binary is made."""
+    """The build of one binary."""
 
     module: str
     package: str

@@ -83,7 +83,7 @@ def _install(target: Path, installers: Sequence[Sequence[str]]) -> None:
 
 
 def found_installers() -> Iterator[list[str]]:
-    """Whatever installs packages here: an environment that uv made has no pip, an old one no uv."""
+    """The installer of packages on this machine: an environment that uv made has no pip, an old one no uv."""
     if importlib.util.find_spec("pip") is not None:
         yield [sys.executable, "-m", "pip", "install"]
     uv = shutil.which("uv")

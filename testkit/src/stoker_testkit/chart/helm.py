@@ -71,7 +71,7 @@ class Helm:
         return [one for one in objects if one is not None]
 
     def refused(self, values: Mapping[str, object]) -> str:
-        """What it says about values with which nothing is rendered."""
+        """Helm's error for values with which nothing is rendered."""
         done = self.run("template", "stoker", self.chart, *self._values(values), check=False)
         if not done.returncode:
             raise CommandFailed(f"helm renders with {values}")

@@ -65,12 +65,12 @@ class ProcessRelease(Stoppable):
 
     @property
     def image(self) -> str:
-        """What the chart calls the product's image."""
+        """The product's image in the chart."""
         return str(self.pods["webhook"]["containers"][0]["image"])
 
     @property
     def receiver(self) -> str:
-        """Where webhooks of git servers go."""
+        """The address for webhooks of git servers."""
         return f"http://127.0.0.1:{self.ports['controller']['receiver-bind-address']}"
 
     def install(self) -> str:

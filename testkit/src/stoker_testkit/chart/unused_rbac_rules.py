@@ -23,14 +23,14 @@ _GROUP = "/apis/rbac.authorization.k8s.io/v1"
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """Who has asked."""
+    """The account of the requests."""
 
     cluster: ClusterAccess
     namespace: str
     name: str
 
     def may(self, asked: AuditedRequest, verb: str) -> bool:
-        """What the authorizer says now."""
+        """The present decision of the authorizer."""
         resource, _, below = asked.resource.partition("/")
         attributes = {
             "verb": verb,

@@ -38,7 +38,7 @@ class ApiAnswer:
     status: int
     body: bytes
     warnings: tuple[str, ...] = ()
-    """What it took but thinks little of, such as a version that will go."""
+    """Warnings of the server, such as a deprecated version."""
 
     def json(self) -> object:
         return json.loads(self.body)

@@ -40,7 +40,7 @@ USERS: Mapping[str, Sequence[str]] = {
 
 CONTROLLER_MANAGER_USER = "system:kube-controller-manager"
 NODE_USERS = ("system:kube-scheduler", "system:kube-proxy")
-"""Who else works in a cluster that runs pods; the API server's own roles are theirs."""
+"""The other components of a cluster that runs pods; they have the API server's own roles."""
 SERVICES = "10.96.0.0/16"
 SERVICE_NAMES = ("10.96.0.1", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
 """The names under which pods know the API server: the first address of the range, and its Service."""
@@ -196,7 +196,7 @@ class ControlPlane(ClusterAccess, Stoppable):
         server.wait_ready(lambda: self._answers("/readyz"), READY_SECONDS)
 
     def _reached(self) -> tuple[str, ...]:
-        """Where it listens and for whom: this machine alone, or nodes and pods as well."""
+        """Its address: for this machine alone, or for nodes and pods as well."""
         if not self._address:
             return (
                 "--bind-address=127.0.0.1",

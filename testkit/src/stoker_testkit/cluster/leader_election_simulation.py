@@ -40,7 +40,7 @@ LEAST_SLEEP = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class RequestOutcome:
-    """What becomes of one request: seconds there and back, what is lost, or what the server fails with."""
+    """The outcome of one request: seconds there and back, what is lost, or the server's error."""
 
     there: float = 0.005
     back: float = 0.005
@@ -77,7 +77,7 @@ class MachineClock:
         await self.runnable()
 
     async def runnable(self) -> None:
-        """Whatever this process was waiting for, it goes on only when it is not stopped."""
+        """Continue only when the process is not paused."""
         for begin, end in self._pauses:
             if begin <= _time() < end:
                 await asyncio.sleep(end - _time())
@@ -193,7 +193,7 @@ class Candidates:
         """Every term of every candidate, the latest last."""
         self.electors: dict[str, LeaderElector] = {}
         self.fates: dict[str, RequestOutcome] = {}
-        """What becomes of a candidate's requests from now on; without an entry they arrive."""
+        """The outcome of a candidate's requests from now on; without an entry they arrive."""
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def candidate(self, identity: str, clock: MachineClock | None = None) -> LeaderElector:
@@ -233,7 +233,7 @@ class Candidates:
         self.fates[identity] = RequestOutcome(lost_there=True)
 
     def acting(self) -> list[str]:
-        """Who may act at this moment."""
+        """The processes that may act at this moment."""
         return [name for name, terms in self.terms.items() if any(term.remaining for term in terms)]
 
     async def change(self) -> None:
@@ -247,7 +247,7 @@ class Candidates:
 
     @property
     def holder(self) -> str:
-        """Whom the server names."""
+        """The holder that the server names."""
         return str(self.server.objects[LEASE_PATH]["spec"]["holderIdentity"])
 
     async def end(self) -> None:

@@ -187,7 +187,7 @@ def _after(order: ActionBody, old: ResourceView) -> ResourceView:
 
 @dataclass
 class FakeAuth:
-    """Who brings which token sees this much."""
+    """What each token may see."""
 
     sights: dict[str, VisibleScope] = field(default_factory=lambda: {EDITOR: _EVERYTHING, VIEWER: _LOOKING})
     names: dict[str, str] = field(default_factory=dict)
@@ -262,7 +262,7 @@ class FakeFleetServer(Stoppable):
 
     @property
     def streams(self) -> int:
-        """How many pages listen."""
+        """The number of open event streams."""
         return self._loop.call(lambda: self._dashboard.streams.open)
 
     @property

@@ -80,7 +80,7 @@ class RbacEnvironment:
         self._bound(f"/namespaces/{where}", "Role", f"{account}-{role}", account, rules)
 
     def let_ask(self, account: str) -> None:
-        """What the chart grants besides, in the whole cluster, so that an account can ask about visitors."""
+        """The chart's cluster-wide rules with which an account can review visitors."""
         rules = [rule for rule in chart_rules(OWN_ROLE) if "create" in rule["verbs"]]
         self._bound("", "ClusterRole", f"{account}-{self.namespace}", account, rules)
 

@@ -196,7 +196,7 @@ def numbered(number: int, state: str = "Synced", **more: Any) -> ResourceView:
 
 
 def past_of(of: ResourceView, name: str) -> GatewayHistoryView | None:
-    """What a gateway has been through."""
+    """The sync history of a gateway."""
     found = next((one for one in of.gateways if one.name == name), None)
     if found is None:
         return None

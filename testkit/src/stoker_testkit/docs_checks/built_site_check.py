@@ -36,7 +36,7 @@ class _Html(HTMLParser):
         self.names: set[str] = set()
         self.counted: Counter[str] = Counter()
         self._article = 0
-        """How deep we are in the page itself, without navigation."""
+        """The depth in the page itself, without navigation."""
 
     def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
         found = {name: value or "" for name, value in attributes}

@@ -65,7 +65,7 @@ class Fence:
         return self.text.partition("\n")[0].strip()
 
     def mark(self, name: str) -> str | None:
-        """What a comment `name: …` in front of it says; empty for one without a colon."""
+        """The value of a comment `name: …` in front of it; empty for one without a colon."""
         for mark in self.marks:
             head, _, rest = mark.partition(":")
             if head.strip() == name:

@@ -18,7 +18,7 @@ from stoker_testkit.wait_until import eventually
 
 CONSTRAINTS = "constraints.gatekeeper.sh"
 _MATCH = "match.gatekeeper.sh_matchcrd.yaml"
-"""What a constraint may select; Gatekeeper's own, though no cluster has this kind."""
+"""The schema of a constraint's match; Gatekeeper's own, though no cluster has this kind."""
 _PATIENCE = 30.0
 
 

@@ -15,7 +15,7 @@ from stoker_testkit.docs_checks.shell_parser import plain
 
 
 def trouble(cli: click.Group, words: Sequence[str], *, whole: bool = True) -> str | None:
-    """What is wrong with the words after `stoker`; not `whole`: a mention, which leaves things out."""
+    """The error in the arguments after `stoker`; not `whole`: a mention, which may leave arguments out."""
     context = click.Context(cli, info_name="stoker")
     command: click.Command = cli
     rest = list(words)

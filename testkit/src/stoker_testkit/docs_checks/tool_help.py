@@ -107,7 +107,7 @@ def _flags(help_text: str) -> Iterable[tuple[str, bool]]:
 
 
 def git_trouble(words: Sequence[str]) -> str | None:
-    """What git has not; the words after `git`."""
+    """The error in the arguments after `git`."""
     rest = list(words)
     while rest and rest[0].startswith("-"):
         rest = rest[2:] if rest[0] in ("-c", "-C") else rest[1:]
@@ -159,7 +159,7 @@ def _in_benchmarks(root: Path) -> set[str]:
 
 
 def bash_trouble(text: str) -> str | None:
-    """What bash finds wrong with a piece, without running it."""
+    """The syntax error that bash finds in a script, without running it."""
     done = subprocess.run(
         ["bash", "-n"], input=text, capture_output=True, text=True, check=False, timeout=SECONDS
     )

@@ -78,7 +78,7 @@ def file_name(text: str) -> str | None:
 
 
 def content_of(text: str) -> Content:
-    """What it is; raises Unclear with the reason where that cannot be decided."""
+    """Its kind; raises UnclearFence with the reason where that cannot be decided."""
     try:
         documents: list[Any] = list(load_documents(text.encode()))
     except InvalidValue as error:

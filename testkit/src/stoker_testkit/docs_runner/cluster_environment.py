@@ -276,7 +276,7 @@ def _others() -> str:
 
 
 def _soon() -> dict[str, str]:
-    """What a page waits for too long, or would not wait for on a Saturday night."""
+    """Values of a page with shorter waits and a maintenance window in three days."""
     far = (datetime.now(UTC) + timedelta(days=3)).isoweekday()
     return {
         '"0 2 * * 6"': f'"0 2 * * {far}"',

@@ -20,7 +20,7 @@ def stoker(address: str) -> dict[str, Any]:
 
 
 def objects(address: str) -> dict[str, Any]:
-    """What the quick start applies, with the address of the repository."""
+    """The manifests of the quick start, with the address of the repository."""
     mapping = {"source": "services/{{.GatewayName}}/projects", "destination": "projects", "required": True}
     items = [
         _object(VERSION, "Stoker", RESOURCE, stoker(address)),

@@ -41,7 +41,7 @@ KINDS = (
     "poddisruptionbudgets",
     "networkpolicies",
 )
-"""What a release, or a resource of ours, consists of."""
+"""The kinds of a release, or of a resource of ours."""
 SERVER = "https://git.example.net"
 # The reader's helm, before it is that of `stages`: pods of an uninstall are run, and programs end with it.
 HELM = """#!/bin/sh
@@ -119,7 +119,7 @@ class ForgeAndAlerts(Cluster):
         return [line.split()[0] for line in printed.splitlines() if line.endswith(" True")]
 
     def status(self) -> dict[str, Any]:
-        """What the resource of the plant says."""
+        """The status of the plant's resource."""
         printed = self.cluster.kubectl("-n", NAMESPACE, "get", "stoker", RESOURCE, "-o", "json").stdout
         status: dict[str, Any] = json.loads(printed)["status"]
         return status

@@ -25,7 +25,7 @@ TOKEN = planted("stage-token")
 REPOSITORY = "https://git.example.net/plant/config.git"
 """As pages call the plant's."""
 SHOWN = ("charts", "config", "deploy", "examples")
-"""What the reader has of the repository."""
+"""The files of the repository that the reader has."""
 GITCONFIG = """[user]
     name = Reader
     email = reader@plant.example

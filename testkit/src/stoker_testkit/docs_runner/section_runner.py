@@ -26,16 +26,16 @@ MARKS = (RUNS_ON, EXIT, NOT_PLAYED, SHOWS, FIRST)
 
 
 class DocsEnvironment(Protocol):
-    """Where a play takes place."""
+    """The environment in which a section runs."""
 
     folder: Path
-    """Where the commands run."""
+    """The working folder of the commands."""
     names: dict[str, str]
     """The values for the names of the documentation."""
     environment: dict[str, str]
 
     def describe(self) -> str:
-        """What may say why a play went wrong."""
+        """Details for the message of a failed section."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ METADATA = f"Metadata-Version: 2.1\nName: stoker\nVersion: {OLD}\n"
 
 
 class UpgradedMachine(Standalone):
-    """What `docs/standalone.md` leaves behind, from another day."""
+    """The state that an earlier run of `docs/standalone.md` leaves behind."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)

@@ -152,7 +152,7 @@ class AgentEnvironment(Stoppable):
         )
 
     def until_converged(self, pod: AgentPod, commit: CommitId, key: str = "filler") -> GatewayReport:
-        """How every story ends; raises with what is not as it should be."""
+        """Check the end state of a story; raises with the differences."""
         report = self.until_synced(pod, commit, key)
         check(pod, files_of(self.repository, commit), self.gateways.get(pod.name))
         return report
@@ -165,7 +165,7 @@ class AgentEnvironment(Stoppable):
 
 
 def files_of(repository: Repository, commit: CommitId) -> dict[str, bytes]:
-    """What the data folder has to hold at a commit."""
+    """The expected files of the data folder at a commit."""
     with tarfile.open(fileobj=io.BytesIO(repository.git("archive", str(commit)))) as archive:
         found = {one.name: archive.extractfile(one) for one in archive if one.isfile()}
         return {

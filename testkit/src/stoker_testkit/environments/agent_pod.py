@@ -143,7 +143,7 @@ class AgentPod(Stoppable):
             self.process.kill()
 
     def lines(self) -> list[dict[str, Any]]:
-        """What the agent has logged."""
+        """The log lines of the agent."""
         if self.process is None:
             return []
         found = []
@@ -158,7 +158,7 @@ class AgentPod(Stoppable):
         return [line for line in self.lines() if line.get("event") == event]
 
     def ask(self, path: str) -> tuple[int, str]:
-        """What a probe or a scrape gets; the agent is waited for until it listens."""
+        """The response to a probe or a scrape; waits until the agent listens."""
         port = eventually(lambda: self._port(path), PATIENCE, lambda: f"the agent listens: {self.tail()}")
         connection = HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
         try:
@@ -220,7 +220,7 @@ class ResourceMaps:
         _require(self.cluster.request("DELETE", self._path(status_map_name(self.kind, self.resource))), 200)
 
     def status_owners(self) -> dict[str, set[str]]:
-        """Who wrote each key of the status map."""
+        """The writer of each key of the status ConfigMap."""
         name = self._path(status_map_name(self.kind, self.resource))
         found: Any = _require(self.cluster.request("GET", name), 200)
         owners: dict[str, set[str]] = {}

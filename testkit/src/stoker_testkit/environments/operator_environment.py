@@ -63,11 +63,11 @@ class GatewaySite(Site):
         }
 
     def identity(self) -> dict[str, int]:
-        """Whom a gateway runs as."""
+        """The user of a gateway."""
         return {"runAsUser": os.geteuid(), "runAsGroup": os.getegid()}
 
     def volumes(self) -> list[dict[str, Any]]:
-        """What its pod mounts besides the data."""
+        """The mounts of its pod besides the data."""
         return []
 
     def agent(self, pod: str) -> dict[str, Any]:

@@ -46,7 +46,7 @@ exec chroot /mnt/root setpriv --reuid="$user" --regid="$user" --clear-groups --n
 
 @dataclass(frozen=True)
 class SealedRoot:
-    """How the agent of one pod is started there."""
+    """The start of one pod's agent in that root."""
 
     pod: AgentPod
     user: int = 2003

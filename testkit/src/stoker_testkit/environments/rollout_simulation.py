@@ -60,7 +60,7 @@ class SimulatedFleet:
     approved_plans: tuple[str, ...] = ()
     asked: int = 0
     check: str | None = ""
-    """What a health check says is wrong; None: it has not answered."""
+    """The error of a health check; None: it has not answered."""
     salt: int = 0
     """Another number makes other plans of the same commits."""
     last: RolloutDecision = field(default_factory=RolloutDecision)
@@ -143,7 +143,7 @@ class SimulatedFleet:
         return made
 
     def act(self, name: str, *, fails: bool = False) -> None:
-        """What the agent of one gateway makes of its order: first it begins, then it is done."""
+        """The agent's report for its target: first it begins, then it is done."""
         target = self.target(name)
         report = self.reports[name] or GatewayReport(name)
         at = report.synced_commit == target.commit
@@ -187,6 +187,6 @@ class SimulatedFleet:
         self.approved_plans = plans
 
     def stages(self) -> dict[str, str]:
-        """How far each stage is."""
+        """The state of each stage."""
         progress = self.last.progress
         return {one.name: one.state for one in (progress.stages or ())} if progress is not None else {}

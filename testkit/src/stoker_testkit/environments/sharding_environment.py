@@ -36,7 +36,7 @@ class ShardProcess:
                 yield event["timestamp"], event["key"].partition(" ")[2].partition("/")[0]
 
     def namespaces(self) -> set[str]:
-        """Where it has worked."""
+        """The namespaces that it has reconciled."""
         return {namespace for _, namespace in self.passes()}
 
     def ask(self, port: str, path: str) -> str:

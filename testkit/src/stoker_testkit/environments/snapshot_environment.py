@@ -80,7 +80,7 @@ class SnapshotSite:
             os.close(root)
 
     def restored(self, snapshot_id: str) -> SnapshotFiles:
-        """What a restore would write."""
+        """The files that a restore would write."""
         opened = self.snapshots.open(snapshot_id)
         files = opened.manifest.files
         blobs = opened.read([kept.blob for kept in files.values()])

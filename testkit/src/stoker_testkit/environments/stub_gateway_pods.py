@@ -80,7 +80,7 @@ def agent_is(ready: bool, *, started: bool = True) -> dict[str, Any]:
 
 
 def report_map(kind: SyncResourceKind, resource: str, namespace: str, name: str, key: str, text: str) -> Any:
-    """What an agent applies: its own key of a status map."""
+    """An agent's apply: its own key of a status ConfigMap."""
     meta = {"name": name, "namespace": namespace, "labels": resource_labels(kind, resource)}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {key: text}}
 
@@ -97,12 +97,12 @@ class StubGatewayPod:
     labels: dict[str, str]
 
     def is_ready(self, ready: bool, *, started: bool = True) -> None:
-        """What the kubelet says of the agent's container."""
+        """The kubelet's status of the agent's container."""
         path = f"{self.objects.path_of('Pod', self.name)}/status"
         self.objects.patch(path, agent_is(ready, started=started))
 
     def report(self, commit: str = "", status: SyncState = SyncState.SYNCED, **more: Any) -> None:
-        """What its agent applies: to the ConfigMap and under the key that its metadata names."""
+        """Its agent's apply: to the ConfigMap and under the key that its metadata names."""
         metadata = self._metadata()
         by_pod = metadata is not None and metadata.status_key_mode is StatusKeyMode.POD
         facts = PodFacts(

@@ -33,7 +33,7 @@ _PAUSE = 0.01
 
 @dataclass(frozen=True, slots=True)
 class FailpointAction:
-    """What happens where, and at which turn."""
+    """An action at a failpoint, at its n-th call."""
 
     name: str
     turn: int = 1

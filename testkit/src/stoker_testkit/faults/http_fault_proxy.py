@@ -68,7 +68,7 @@ class HttpFaultProxy(Stoppable):
         self.url = ""
         self.requests: list[HttpRequest] = []
         self.struck = Counter[FaultKind]()
-        """How often each kind of fault has really hit a body."""
+        """The count of bodies that each kind of fault has hit."""
         self._target = target.rstrip("/")
         self._rules: list[_FaultRule] = []
         self._bodies: dict[FaultyStream, web.BaseRequest] = {}

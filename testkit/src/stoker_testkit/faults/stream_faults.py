@@ -39,7 +39,7 @@ _CUTS = (FaultKind.RESET, FaultKind.TRUNCATE)
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What goes wrong with one direction of a stream once `after` more bytes have passed."""
+    """A fault of one direction of a stream, after `after` more bytes."""
 
     kind: FaultKind
     direction: Direction = Direction.TO_CLIENT
@@ -81,7 +81,7 @@ class FaultyStream:
             raise CutOff(self._fault.kind)
 
     async def pieces(self, chunk: bytes) -> AsyncIterator[bytes]:
-        """What of the chunk goes on, each piece in its time."""
+        """The parts of the chunk that go on, each piece in its time."""
         if self._fault is not None:
             healthy, chunk = chunk[: self._left], chunk[self._left :]
             self._left -= len(healthy)

@@ -33,7 +33,7 @@ class FaultProxy(Stoppable):
         self.bytes = Counter[Direction]()
         """Bytes received for each direction, whether or not a fault let them pass."""
         self.struck = Counter[FaultKind]()
-        """How often each kind of fault has really happened."""
+        """The count of each kind of fault that has happened."""
         self._target = (host, port)
         self._armed: list[tuple[Fault, int | None]] = []
         self._links: set[_ProxiedConnection] = set()

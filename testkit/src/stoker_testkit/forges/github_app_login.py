@@ -46,9 +46,9 @@ class GitHubAppServer(GitHttpServer):
         self.scopes: dict[str, dict[str, Any]] = {}
         """By token: the repositories and permissions that it was asked for with; empty: the installation."""
         self.statements = 0
-        """How many were requested."""
+        """The number of requested tokens."""
         self.answer: web.Response | None = None
-        """What it says instead, once it is set."""
+        """The response instead, once it is set."""
         self._keys: dict[int, rsa.RSAPublicKey] = {}
         self._installations: dict[int, int] = {}
 

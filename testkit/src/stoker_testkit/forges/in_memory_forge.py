@@ -31,7 +31,7 @@ class InMemoryForge:
     bodies: dict[int, str] = field(default_factory=dict)
     labels: dict[int, tuple[str, ...]] = field(default_factory=dict)
     error: StokerError | None = None
-    """What every question is answered with, while it is set."""
+    """The error of every request, while it is set."""
     kind: ForgeKind = ForgeKind.GITEA
     host: str = "forge.test"
 

@@ -38,7 +38,7 @@ from stoker.webhooks.receiver.payloads import read_request
 from stoker_testkit.fuzz.target import FuzzTarget, text_of
 
 UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-"""What the store of a watch takes for an object that cannot be kept."""
+"""The errors with which the store of a watch refuses an object."""
 SET = "20260101-101500"
 COMMIT = CommitId("a" * 40)
 

@@ -17,7 +17,7 @@ _numbers = itertools.count()
 
 
 def read_file(path: Path) -> bytes | None:
-    """What is in it now; None if there is no such file."""
+    """Its present content; None if there is no such file."""
     try:
         return path.read_bytes()
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):

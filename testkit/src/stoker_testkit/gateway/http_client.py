@@ -14,7 +14,7 @@ PATIENCE_SECONDS = 10.0
 
 
 class Reply(NamedTuple):
-    """What came back."""
+    """A response."""
 
     status: int
     kind: str

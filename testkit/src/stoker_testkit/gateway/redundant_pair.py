@@ -39,7 +39,7 @@ class RedundantPair(Stoppable):
         self.master = master
         self.backup = backup
         self.replications = 0
-        """How often the backup was brought to what the master has."""
+        """The number of replications to the backup."""
         self._together = True
         self._carrying = threading.Lock()
 

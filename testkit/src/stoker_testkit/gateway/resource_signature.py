@@ -24,7 +24,7 @@ Manifest = Mapping[str, object]
 
 
 def signature(manifest: Manifest, contents: Mapping[str, bytes]) -> str:
-    """What the signature has to be with these contents of the files that the manifest lists."""
+    """The right signature with these contents of the files that the manifest lists."""
     digest = hashlib.sha256(_number(_scope(manifest.get("scope"))))
     documentation = manifest.get("documentation")
     if isinstance(documentation, str):

@@ -57,7 +57,7 @@ class GatewayRuntime:
         self.tags = Tags()
         self.modules = Modules()
         self.pending: list[str] = []
-        """What waits for a restart."""
+        """Tasks that wait for a restart."""
         self.sessions = Sessions()
         self.witness = ScanRecorder()
         self.kinds = {kind: Scanning(self._write) for kind in ScanLockKind}

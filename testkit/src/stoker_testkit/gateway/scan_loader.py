@@ -56,7 +56,7 @@ class ScanLoader:
         self._kept: dict[Path, LoadedResource] = {}
 
     def projects(self, *, rewrites: bool) -> dict[str, LoadedProject]:
-        """What a scan of projects loads."""
+        """The result of a scan of projects."""
         found = {}
         for folder in _folders(self.data_dir / "projects"):
             project_json = parsed(read_file(folder / PROJECT_MANIFEST))
@@ -67,7 +67,7 @@ class ScanLoader:
         return found
 
     def config(self, *, rewrites: bool) -> dict[str, LoadedResource]:
-        """What a scan of the configuration loads: the resources of every collection but the local one."""
+        """The result of a scan of the configuration: the resources of every collection but the local one."""
         found = {}
         for collection in _folders(self.data_dir / "config" / "resources"):
             if collection.name != "local":

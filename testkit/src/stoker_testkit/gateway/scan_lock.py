@@ -21,7 +21,7 @@ class ScanLockKind(StrEnum):
 
 
 class ScanLockResult(StrEnum):
-    """What an attempt to take the scan lock came to."""
+    """The result of an attempt to take the scan lock."""
 
     TAKEN = "taken"
     BY_ANOTHER = "held by another"

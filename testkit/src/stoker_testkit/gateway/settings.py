@@ -16,7 +16,7 @@ class ApiKey:
 
 
 class PlainHttpPolicy(StrEnum):
-    """What plain HTTP gets."""
+    """The handling of plain HTTP requests."""
 
     ALLOWED = "allowed"
     REFUSED = "refused"
@@ -24,7 +24,7 @@ class PlainHttpPolicy(StrEnum):
 
 
 class Paths(StrEnum):
-    """Which generation of paths answers where the API of 8.3 (v1) and the specified v2 API differ."""
+    """The generation of API paths, where the API of 8.3 (v1) and the specified v2 API differ."""
 
     V83 = "8.3"
     V2 = "v2"
@@ -32,7 +32,7 @@ class Paths(StrEnum):
 
 
 class Role(StrEnum):
-    """What a gateway is in a redundant pair."""
+    """The role of a gateway in a redundant pair."""
 
     INDEPENDENT = "Independent"
     MASTER = "Master"
@@ -50,7 +50,7 @@ class GatewaySettings:
     role: Role = Role.INDEPENDENT
     keys: dict[str, ApiKey] = field(default_factory=dict)
     key_header: str = "X-Ignition-API-Token"
-    """Where a key is looked for; something between us and a real gateway may want another name."""
+    """The header of a key; a proxy in front of a real gateway may need another name."""
     insecure: PlainHttpPolicy = PlainHttpPolicy.ALLOWED
     commissioned: bool = True
     """Whether its set-up was completed; otherwise it redirects every request to /welcome."""
@@ -64,12 +64,12 @@ class GatewaySettings:
     rewrites: bool = True
     """A `resource.json` whose signature does not fit is written anew by a scan, as `external`."""
     page_limit: int = 0
-    """How many items a list has without a requested limit; 0 is all."""
+    """The number of items in a list without a requested limit; 0 is all."""
     modules: tuple[str, ...] = ("com.inductiveautomation.perspective", "com.inductiveautomation.opcua")
     quarantined: tuple[str, ...] = ()
     managed_providers: tuple[str, ...] = ()
     """Tag providers that a module brings: they are listed, and no file is theirs."""
     restart_delay: float = 0.1
-    """How long it goes on RUNNING after it was asked to restart: who looks at once is deceived."""
+    """Seconds for which it is still RUNNING after a restart request, which misleads an early check."""
     restart_seconds: float = 0.3
-    """How long it is STARTING after that."""
+    """Seconds for which it is STARTING after that."""

@@ -135,7 +135,7 @@ class SimulatedGateway(Stoppable):
 
     @property
     def projects(self) -> Mapping[str, Mapping[str, str]]:
-        """What the last scan published: the digest of each resource, by project."""
+        """The result of the last scan: the digest of each resource, by project."""
         return {
             name: {path: resource.digest for path, resource in project.resources.items()}
             for name, project in self._runtime.projects.items()
@@ -152,17 +152,17 @@ class SimulatedGateway(Stoppable):
 
     @property
     def random_scans(self) -> int:
-        """How often `scan_at_random` has looked at everything."""
+        """The number of scans by `scan_at_random`."""
         return self._runtime.random_scans
 
     @property
     def scanned(self) -> ObservationLog:
-        """What its scans saw, each time that a resource looked different."""
+        """Observations of its scans, one each time that a resource looked different."""
         return self._runtime.witness
 
     @property
     def messages(self) -> list[SessionMessage]:
-        """What Perspective users were shown."""
+        """The messages in Perspective sessions."""
         return list(self._runtime.sessions.messages)
 
     def stale(self) -> list[str]:
@@ -215,7 +215,7 @@ class SimulatedGateway(Stoppable):
         return self._loop.call(lambda: list(self._runtime.sessions.browsers))
 
     def needs_restart(self, *tasks: str) -> None:
-        """What `restart-tasks/pending` names from now on, until it is restarted."""
+        """Set the tasks in `restart-tasks/pending` until the next restart."""
         self._loop.call(setattr, self._runtime, "pending", list(tasks))
 
     def saving(self, kind: ScanLockKind, *, busy: bool) -> None:

@@ -29,7 +29,7 @@ BACKOFF, LONGEST_BACKOFF = 10.0, 300.0
 
 @dataclass(frozen=True)
 class Node:
-    """What all pods of a kubelet share."""
+    """The shared parts of all pods of a kubelet."""
 
     images: Mapping[str, Image]
     prober: Prober

@@ -217,7 +217,7 @@ class Pod(msgspec.Struct, frozen=True, rename="camel"):
     spec: Spec
 
     def field(self, path: str) -> str:
-        """What a `fieldRef` to one value gives."""
+        """The value of a `fieldRef`."""
         known = {
             "metadata.name": self.metadata.name,
             "metadata.namespace": self.metadata.namespace,

@@ -19,7 +19,7 @@ from stoker_testkit.kubelet.process_containers import RunningContainer
 
 @dataclass
 class ContainerObservation:
-    """What is known of one container."""
+    """The probe state of one container."""
 
     container: Container
     running: RunningContainer | None = None

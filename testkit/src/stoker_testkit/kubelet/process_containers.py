@@ -27,7 +27,7 @@ GATEWAY_PORT = "stoker.io/gateway-port"
 
 @dataclass(frozen=True, slots=True)
 class ContainerPlace:
-    """Where a container lives."""
+    """The folders of a container."""
 
     root: Path
     log: Path

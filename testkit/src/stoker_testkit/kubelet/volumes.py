@@ -40,7 +40,7 @@ class MissingVolumeSource(Exception):
 
 
 class Objects(Protocol):
-    """What the kubelet knows of the cluster."""
+    """The kubelet's view of the cluster."""
 
     def secret(self, namespace: str, name: str) -> dict[str, bytes] | None: ...
     def config_map(self, namespace: str, name: str) -> dict[str, bytes] | None: ...
@@ -106,7 +106,7 @@ class Volumes:
         return self._folder / volume.name
 
     async def _files(self, pod: Pod, volume: Volume) -> dict[str, bytes] | None:
-        """What the volume holds; None for one that is the containers' own."""
+        """The content of the volume; None for one that is the containers' own."""
         if volume.secret is not None:
             secret = volume.secret
             found = self._objects.secret(pod.metadata.namespace, secret.secret_name)

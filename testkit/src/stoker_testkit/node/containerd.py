@@ -14,7 +14,7 @@ from stoker_testkit.stoppable import Stoppable
 READY_SECONDS = 60.0
 COMMAND_SECONDS = 300.0
 NAMESPACE = "k8s.io"
-"""Where containerd keeps what a kubelet uses."""
+"""The namespace of a kubelet's containers in containerd."""
 
 # A guest may lack the capability to be harder on the kernel than its parent is: without
 # `restrict_oom_score_adj` no pod would start there.

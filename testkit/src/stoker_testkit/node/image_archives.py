@@ -17,11 +17,11 @@ from stoker.domain.errors import Misconfigured
 
 PAUSE = "stoker.test/pause:1"
 PRODUCT = "stoker:dev"
-"""What `make image` calls the product's image."""
+"""The name of the product's image that `make image` builds."""
 TEST_GATEWAY = "stoker.test/gateway:1"
 """The product's image and one more layer: this package, which `stoker testing gateway` needs."""
 PACKAGES = "usr/local/lib/python3.11/dist-packages"
-"""Where Python finds packages in the product's image."""
+"""The folder of Python packages in the product's image."""
 ARCHIVE = "STOKER_IMAGE_ARCHIVE"
 DIST = Path(__file__).parents[4] / "dist"
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}

@@ -49,7 +49,7 @@ class NodeRelease:
 
     @property
     def receiver(self) -> str:
-        """Where webhooks of git servers go."""
+        """The address for webhooks of git servers."""
         service: Any = self._one("services", "receiver")
         return f"http://{service['spec']['clusterIP']}:{service['spec']['ports'][0]['port']}"
 

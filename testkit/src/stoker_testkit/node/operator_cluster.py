@@ -33,7 +33,7 @@ REVERSER = {"reverser": {"enabled": True}}
 
 
 class TimedSteps:
-    """What was done and how long each step took, printed as it happens."""
+    """The steps and their durations, printed as they happen."""
 
     def __init__(self) -> None:
         self._began = time.monotonic()
@@ -51,12 +51,12 @@ class OperatorCluster(Stoppable):
 
     cluster: ClusterAccess
     address = "127.0.0.1"
-    """Where servers of a story listen, so that pods reach them."""
+    """The address on which servers of a story listen, so that pods reach them."""
 
     @property
     @abstractmethod
     def receiver(self) -> str:
-        """Where webhooks of git servers go."""
+        """The address for webhooks of git servers."""
 
     @abstractmethod
     def site(self, namespace: str, folder: Path) -> GatewaySite:

@@ -19,7 +19,7 @@ CGROUPS = Path("/sys/fs/cgroup")
 CONTAINER_CGROUPS = "k8s.io"
 """The folder in every hierarchy where containerd makes those of a kubelet's containers."""
 PROGRAMS = {"runc": "runc", "iptables": "iptables", "ip": "iproute2", "busybox": "busybox-static"}
-"""What a node needs besides the binaries that are built, and the Debian package of each."""
+"""Programs that a node needs besides the built binaries, and the Debian package of each."""
 
 _TRIAL = """
 set -e

@@ -41,7 +41,7 @@ _UNSHARE = (
     "--mount-proc",
 )
 CONTAINERS = "runtime/*/io.containerd.runtime.v2.task/*/*"
-"""Where below that folder every container has a folder that is called like it."""
+"""A glob below that folder: one folder for each container."""
 _HIDDEN = ("/run", "/var/log")
 """The folders that programs of a node write to whatever their options are."""
 

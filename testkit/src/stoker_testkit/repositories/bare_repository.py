@@ -56,7 +56,7 @@ def submodule(commit: str) -> FileEntry:
 
 
 Files = Mapping[str, str | bytes | FileEntry | None]
-"""What a commit changes: the new content of a path, or None to delete it."""
+"""The changes of a commit: the new content of a path, or None to delete it."""
 
 
 def git_environment() -> dict[str, str]:

@@ -59,7 +59,7 @@ class Signer:
         return repository.git("rev-parse", f"refs/tags/{name}").decode().strip()
 
     def environment(self, when: int = WHEN) -> dict[str, str]:
-        """What git needs to sign, as additions to its environment."""
+        """The environment with which git signs."""
         environment = {"GIT_CONFIG_COUNT": str(len(self.config))}
         for number, (key, value) in enumerate(self.config.items()):
             environment |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
@@ -94,7 +94,7 @@ def _ssh(key: Path, public: bytes) -> Signer:
 
 @dataclass(frozen=True, slots=True)
 class GpgHome:
-    """Where GPG keys of tests are made and kept; each has a program that signs with it alone."""
+    """A folder with GPG keys of tests; each key has a program that signs with it alone."""
 
     folder: Path
 

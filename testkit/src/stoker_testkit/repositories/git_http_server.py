@@ -103,7 +103,7 @@ class GitHttpServer(Stoppable):
         self.requests.append(GitRequest(request.method, request.path_qs, protocol, user, response.status))
 
     def _user_of(self, request: web.Request) -> str | None:
-        """Who it is; nothing if the request may not pass."""
+        """The user of a request; empty if it is refused."""
         if not self.users and not self.tokens:
             return ANONYMOUS
         scheme, _, credentials = request.headers.get(hdrs.AUTHORIZATION, "").partition(" ")

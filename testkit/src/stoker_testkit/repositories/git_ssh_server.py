@@ -83,7 +83,7 @@ class GitSshServer(Stoppable):
         file.write_text("".join(kept))
 
     def environment(self, key: Path, known_hosts: Path | None = None) -> dict[str, str]:
-        """What makes the git command use this key and check the host against these keys."""
+        """The environment in which git uses this key and checks the host against these keys."""
         options = (
             f"IdentityFile={key}",
             "IdentitiesOnly=yes",

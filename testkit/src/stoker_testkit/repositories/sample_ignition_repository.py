@@ -36,7 +36,7 @@ def view(title: str) -> dict[str, str]:
 
 
 def mappings(gateway: str) -> tuple[tuple[str, str], ...]:
-    """Which folder of the repository goes where on a gateway; a later one wins, file by file."""
+    """The mappings from the repository to a gateway; a later one wins, file by file."""
     service, core = f"services/{gateway}", "config/resources/core"
     return (
         (f"{service}/projects", "projects"),

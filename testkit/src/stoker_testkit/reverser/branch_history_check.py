@@ -26,7 +26,7 @@ _FORMAT = "@%H%x09%ae%x09%ce%x09%(trailers:key=X-ConfigButler-Author,valueonly,s
 
 
 class Edit(NamedTuple):
-    """What a commit did to a file; no blob: it is gone."""
+    """A commit's change to a file; no blob: it was deleted."""
 
     path: str
     blob: str | None
@@ -74,7 +74,7 @@ def blobs_of(repository: Repository, branch: str) -> dict[str, str]:
 
 
 def differences(history: History, files: Mapping[str, str], wanted: Mapping[str, str]) -> list[str]:
-    """What a history's folder, and strangers' files around it, still have to become.
+    """The differences between a history's folder, with strangers' files around it, and the expected state.
 
     Where no object lives, what a stranger wrote in the place of its file may stay: it is no manifest of it.
     """
@@ -102,7 +102,7 @@ class BranchHistoryCheck:
     histories: Sequence[History]
     wrong: list[str] = field(default_factory=list)
     authors: Counter[str] = field(default_factory=Counter)
-    """How many commits were whose."""
+    """The number of commits by author."""
 
     def __post_init__(self) -> None:
         self._lives = all_lives(self.histories)

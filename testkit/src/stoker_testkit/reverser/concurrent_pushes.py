@@ -24,9 +24,9 @@ class ConcurrentPushers:
 
     def __init__(self, repository: Repository, branch: str, base: str, namespaces: Sequence[str]) -> None:
         self.files: dict[str, bytes] = {}
-        """What is theirs, as it has to be in the end."""
+        """Their files, as they have to be in the end."""
         self.overwritten: dict[str, bytes] = {}
-        """What they wrote where an object's file would be; it is no manifest, so no orphan to be deleted."""
+        """Their files at the path of an object's file; they are no manifests, so no orphans to delete."""
         self._repository = repository
         self._branch = branch
         self._counter = 0

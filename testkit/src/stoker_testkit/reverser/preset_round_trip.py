@@ -218,7 +218,7 @@ class PresetTrip:
     cluster: ClusterAccess
     namespace: str
     before: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """What each was when all had been made, by its path in the API."""
+    """The state of each object when all had been made, by its path in the API."""
 
     def make(self) -> None:
         """Create them all.
@@ -284,7 +284,7 @@ class PresetTrip:
 
 
 def path_of(obj: Mapping[str, Any]) -> str:
-    """Where the API has it."""
+    """Its path in the API."""
     api, head = str(obj["apiVersion"]), obj["metadata"]
     group = api.rpartition("/")[0]
     root = f"/apis/{api}" if group else f"/api/{api}"

@@ -101,7 +101,7 @@ class RandomFaults:
             fix()
 
     def _pause(self, seconds: float) -> None:
-        """Who has come to its failpoint goes on after so long, as if nothing had been."""
+        """A replica that has reached its failpoint goes on after so many seconds."""
         for file, number in list(self._pauses.items()):
             if file.exists():
                 del self._pauses[file]
@@ -155,7 +155,7 @@ class RandomFaults:
         self.record(f"connections of replica {number} are cut")
 
     def _expire(self, number: int) -> None:
-        """What the replica has seen last is too old for the server."""
+        """The last version of the replica is too old for the server."""
         network = self._fleet.networks[number]
         answer = AnsweredFault(410, status(410, "Expired"))
         if self._chance.random() < 0.5:

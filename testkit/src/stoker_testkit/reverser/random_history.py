@@ -57,7 +57,7 @@ class ObjectLife:
     steps: list[ObjectState] = field(default_factory=lambda: [ObjectState(None, "")])
     obj: dict[str, Any] | None = None
     ended_by: str = ""
-    """Who asked for its deletion, while a finalizer holds it."""
+    """The user who asked for its deletion, while a finalizer holds it."""
 
     @property
     def url(self) -> str:
@@ -85,7 +85,7 @@ class History:
         self.base = f"clusters/{self.name}"
         self.namespaces = (f"{self.name}-a", f"{self.name}-b")
         self.recorded: list[str] = []
-        """What happened, in order, for people."""
+        """The recorded steps, in order, for people."""
         self.chance = random.Random(seed)  # noqa: S311 - a history must be the same each time
         self.strangers = ConcurrentPushers(repository, branch, self.base, self.namespaces)
         self._counter = 0
@@ -248,7 +248,7 @@ class History:
         return {**obj, **content}
 
     def _content(self, life: ObjectLife) -> dict[str, Any]:
-        """What changes of an object."""
+        """The changed fields of an object."""
         count = str(self._counter)
         match life.key[:3]:
             case kind if kind == CONFIG_MAPS:

@@ -243,7 +243,7 @@ class RandomHistoryRun:
             self._failed[history.seed] = error
 
     def _settled(self, history: History, admin: Person, deadline: float) -> list[str]:
-        """What is not as it should be at the deadline."""
+        """The differences at the deadline."""
         wanted = self._wanted(history, admin)
         known = {path: life.steps[-1].blob for path, life in history.lives.items()}
         if wanted != {path: blob for path, blob in known.items() if blob is not None}:

@@ -129,7 +129,7 @@ class ReplicaFleet(Stoppable):
         return replica is not None and replica.running
 
     def complaints(self) -> list[str]:
-        """What a replica logged since the last look that none may ever log: mistakes of its own."""
+        """Internal errors that a replica logged since the last check."""
         found: list[str] = []
         for number in range(SIZE):
             with self._log(number).open("rb") as log:

@@ -68,7 +68,7 @@ class Canaries:
         return sorted(self._names)
 
     def name_of(self, form: bytes) -> str:
-        """Whose form it is."""
+        """The credential of this form."""
         return self._names[form]
 
     def in_bytes(self, content: bytes) -> set[str]:
@@ -119,7 +119,7 @@ class CommandLineSearch:
 
     @property
     def seen(self) -> int:
-        """How many different command lines there were."""
+        """The number of different command lines."""
         return len(self._lines.seen)
 
     def found(self) -> list[str]:

@@ -105,7 +105,7 @@ def _shown(path: str, body: bytes) -> list[bytes]:
 
 
 def _ports(log: Path) -> list[int]:
-    """Where a program of ours says that it shows metrics."""
+    """The metrics addresses in the log of a program of ours."""
     try:
         with log.open("rb") as file:
             head = file.read(LOG_HEAD)

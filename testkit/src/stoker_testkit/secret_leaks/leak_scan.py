@@ -29,7 +29,7 @@ from stoker_testkit.secret_leaks.tracked_credentials import PLANTED, mark, plant
 LARGEST = 32 << 20
 """Tests make files of terabytes, which are holes; a log may be as long as it likes."""
 AT_ONCE = 50
-"""How many repositories one git reads together; it looks for each object in each of them."""
+"""The number of repositories that one git reads together; it searches each object in each of them."""
 PARTS = 16
 AT_MOST = "1000000"
 """Characters of file names for one grep: reading the patterns costs more than reading the files."""
@@ -96,7 +96,7 @@ class LeakScan:
 
     def __init__(self, run: Path) -> None:
         self.summary = ""
-        """How much was looked for, and where."""
+        """A summary of what was searched, and where."""
         self.doubtful: set[str] = set()
         """Findings in a file that is no log: a test may have written it itself."""
         self._run = run

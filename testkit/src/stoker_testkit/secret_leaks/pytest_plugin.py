@@ -99,7 +99,7 @@ def _judge(session: pytest.Session) -> None:
 
 
 def _folders(config: pytest.Config) -> list[Path]:
-    """Where tests have left anything."""
+    """The folders with leftovers of tests."""
     factory = getattr(config, "_tmp_path_factory", None)
     base = getattr(factory, "_basetemp", None) or getattr(factory, "_given_basetemp", None)
     new = set(_TEMPORARY.iterdir()) - _BEFORE
@@ -138,7 +138,7 @@ def _is_ours(arguments: object) -> bool:
 
 
 def _decoded(output: str | bytes) -> str:
-    """What was printed, but for the links of the demo: who runs it is to open them, and they end with it."""
+    """The output without the links of the demo: a user opens them, and they end with the demo."""
     text = output if isinstance(output, str) else output.decode(errors="replace")
     return _LINK.sub(r"\1", text)
 

@@ -62,7 +62,7 @@ def planted_in(folder: Path) -> list[tuple[str, str]]:
 
 
 def _telling(value: str) -> list[str]:
-    """What tells it from any other: of a key in PEM the second half, as the first may be its kind."""
+    """The distinctive part of a value: of a key in PEM the second half, as the first may be its kind."""
     lines = value.split()
     if "-----BEGIN" in lines:
         inner = [line for line in lines if len(line) >= LONG_LINE]

@@ -41,7 +41,7 @@ class Gcs(Stoppable):
         self.objects: dict[str, bytes] = {}
         """By `bucket/key`."""
         self.refused = 0
-        """How many requests came without a good token."""
+        """The number of requests without a valid token."""
         self._uploads: dict[str, dict[int, bytes]] = {}
         self._key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
@@ -90,7 +90,7 @@ class Gcs(Stoppable):
             return False
 
     def answer(self, method: str, key: str, query: dict[str, str], body: bytes) -> tuple[int, bytes]:
-        """What the XML API says to a request for an object or, without a key, for the list."""
+        """The XML API's response to a request for an object or, without a key, for the list."""
         upload = query.get("uploadId", "")
         if method == "GET" and "/" not in key:
             return 200, self._listing(key, query.get("prefix", ""))
@@ -120,7 +120,7 @@ class Gcs(Stoppable):
 
     @property
     def unfinished(self) -> int:
-        """How many objects were begun and neither completed nor given up."""
+        """The number of uploads that were neither completed nor aborted."""
         return len(self._uploads)
 
     def _listing(self, bucket: str, prefix: str) -> bytes:

@@ -65,7 +65,7 @@ class TraceCollector(Stoppable):
 
     @property
     def environment(self) -> dict[str, str]:
-        """What a process is to be started with; spans are sent as soon as they end."""
+        """The environment of a traced process; spans are sent as soon as they end."""
         return {
             "OTEL_EXPORTER_OTLP_ENDPOINT": self.url,
             "OTEL_EXPORTER_OTLP_HEADERS": f"api-key={planted('collector-key')}",

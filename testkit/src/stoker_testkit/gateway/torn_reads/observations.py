@@ -56,7 +56,7 @@ class ObservationLog:
         return sorted({path for path, _ in seen - every})
 
     def out_of_order(self, history: Sequence[Version]) -> list[str]:
-        """Where a `resource.json` was seen beside data that is older than itself."""
+        """The places where a `resource.json` was seen beside data that is older than itself."""
         digests = [{path: _digest(content) for path, content in version.items()} for version in history]
         return [
             f"{one.resource}/{name} was older than its {MANIFEST}"

@@ -82,7 +82,7 @@ class ScanRecorder(ObservationLog):
         return sorted({mishap.resource for mishap in self.mishaps})
 
     def _judge(self, resource: str, reading: ResourceReading) -> None:
-        """What a later look says of the earlier ones."""
+        """Check earlier readings against a later one."""
         before = self._last.get(resource)
         if before is not None and before.torn and not reading.loaded.torn:
             self._catch(TornRead(resource, TornReadKind.HALF, before.torn))
