@@ -72,10 +72,10 @@ def test_every_namespace_belongs_to_one_shard(stages: DeploymentVariants) -> Non
     commit = stages.push()
     for index, namespace in enumerate((NAMESPACE, CELLAR)):
         eventually(
-            lambda namespace=namespace: published_commit(stages, namespace) == commit,
+            lambda namespace=namespace: published_commit(stages, namespace) == commit,  # type: ignore[misc]
             PATIENCE,
             stages.describe,
-        )  # type: ignore[misc]
+        )
         shard, label = stages.shard(index), f'{{controller="stoker-controller-{index}"}}'
         assert set(shard.readings("ignition_sync_resource_ready")) == {
             f'{{cr="line-1",namespace="{namespace}"}}'
