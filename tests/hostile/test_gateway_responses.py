@@ -192,7 +192,7 @@ async def test_a_response_that_never_ends_is_given_up(then: str) -> None:
     started = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\n\r\n{"
     async with Impostor(started, then=then).listening() as impostor:
         asking = GatewayRequests(impostor.address, lambda: Secret(KEY))
-        with pytest.raises(Retry, match=r"gave no answer within 0\.3 s") as given_up:
+        with pytest.raises(Retry, match=r"did not answer within 0\.3 s") as given_up:
             await asking.ask("GET", "/data/api/v1/designers", "listing designers", within=0.3)
         assert given_up.value.reason is Reason.GATEWAY_UNREACHABLE
         await asking.aclose()

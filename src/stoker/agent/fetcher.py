@@ -9,7 +9,6 @@ only in its own pod, never on the volume.
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 from dataclasses import dataclass, field
 
 from stoker.agent.identity import AgentIdentity, AgentPaths
@@ -29,7 +28,7 @@ from stoker.git.mirror.shared_volume import MirrorVolume
 from stoker.git.process.runner import GitRunner
 from stoker.git.remote.remote import Remote
 from stoker.kube.client.client import KubeClient
-from stoker.kube.client.deadlines import deadline
+from stoker.kube.client.deadlines import wait_for_event
 from stoker.kube.config.config import ClusterConfig
 from stoker.kube.runtime.backoff import Backoff
 from stoker.kube.runtime.process import ProcessGroup, ProcessPart
@@ -146,10 +145,7 @@ class FetcherProcess:
         while True:
             self._heartbeat.beat()
             self._wake.clear()
-            rest = await self._turn(observed)
-            with suppress(TimeoutError):
-                async with deadline(self._clock, rest):
-                    await self._wake.wait()
+            await wait_for_event(self._wake, self._clock, await self._turn(observed))
 
     async def _turn(self, observed: AgentInformers) -> float:
         """Fetch if needed; return the seconds until the next iteration."""

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import datetime
 from enum import Enum
 
 import msgspec
 
 from stoker.artifacts.errors import ArtifactRefused, ArtifactTooLarge, printable_name
 from stoker.artifacts.limits import ArtifactLimits
+from stoker.domain.clock import EPOCH, rfc3339_or
 
 OCI_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 OCI_INDEX = "application/vnd.oci.image.index.v1+json"
@@ -61,11 +61,7 @@ class OciManifest(msgspec.Struct, frozen=True, rename="camel"):
     @property
     def made_at(self) -> int:
         """The creation time in Unix seconds; 0 if the manifest has none."""
-        try:
-            moment = datetime.fromisoformat((self.annotations or {}).get(CREATED, ""))
-            stamp = int(moment.timestamp()) if moment.tzinfo is not None else 0
-        except (ValueError, OverflowError):
-            return 0
+        stamp = int(rfc3339_or((self.annotations or {}).get(CREATED), EPOCH).timestamp())
         return stamp if 0 <= stamp < _LATEST else 0
 
 

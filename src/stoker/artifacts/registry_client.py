@@ -26,7 +26,7 @@ from stoker.artifacts.registry_auth import AuthChallenge, authorization_header, 
 from stoker.domain.errors import Retry, StokerError
 from stoker.domain.reasons import Reason
 from stoker.engine.artifact_source import ArtifactCredentials
-from stoker.http_client.errors import EgressRefused, error_reason
+from stoker.http_client.errors import EgressRefused
 from stoker.http_client.proxy import proxy_for
 from stoker.http_client.tls import client_tls_context
 
@@ -119,6 +119,8 @@ class RegistryClient:
     async def _answer(self, method: str, path: str, headers: dict[str, str]) -> AsyncIterator[ClientResponse]:
         import aiohttp  # noqa: PLC0415
 
+        from stoker.http_client.network_errors import network_error_text  # noqa: PLC0415 - needs aiohttp
+
         url = f"{self._base}/v2/{self._repository}/{path}"
         try:
             response = await self._followed(method, url, headers)
@@ -141,12 +143,12 @@ class RegistryClient:
             raise self._refused(error) from None
         except StokerError:
             raise
-        except TimeoutError:
-            raise ArtifactUnreachable(f"{self._title} did not answer in time") from None
-        except (aiohttp.ClientError, ValueError) as error:
+        except (aiohttp.ClientError, TimeoutError, ValueError) as error:
             if self._connections is not None and self._connections.refusal is not None:
                 raise self._refused(self._connections.refusal) from None
-            raise ArtifactUnreachable(f"{self._title} cannot be reached: {error_reason(error)}") from None
+            idle = isinstance(error, aiohttp.SocketTimeoutError)
+            text = network_error_text(error, IDLE_TIMEOUT_SECONDS if idle else self._seconds)
+            raise ArtifactUnreachable(f"{self._title} {text}") from None
 
     async def _followed(self, method: str, url: str, headers: dict[str, str]) -> ClientResponse:
         assert self._session is not None  # noqa: S101 - set by __aenter__

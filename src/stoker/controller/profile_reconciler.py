@@ -19,11 +19,11 @@ from stoker.controller.cache.objects import PROFILES, CachedResource, decode_res
 from stoker.controller.mapping_conflicts import mapping_conflicts
 from stoker.controller.rollout import dependency_wait_reason, transitive_dependencies
 from stoker.controller.spec.references import profile_dependencies
-from stoker.controller.status.gateway_conditions import first_names
 from stoker.domain.clock import Clock
 from stoker.domain.cycles import refuse_cycle
 from stoker.domain.errors import InvalidValue
 from stoker.domain.reasons import ConditionType, Reason
+from stoker.domain.text import first_names
 from stoker.kube.client.client import KubeClient
 from stoker.kube.client.kinds import rest_resource
 from stoker.kube.events.recorder import EventRecorder

@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from stoker.api.spec.status import SyncStatus
 from stoker.api.to_intent.annotation_requests import NUDGED_AT, REQUESTED_AT, TRACEPARENT
 from stoker.controller.cache.objects import ResourceKey
+from stoker.domain.clock import rfc3339_or
 from stoker.domain.protocol import AgentMetadata
 from stoker.domain.reasons import ConditionType
 from stoker.domain.traces import valid_traceparent
@@ -60,14 +61,6 @@ def _recent_traceparent(annotations: Mapping[str, str], group: str, now: datetim
     asked = valid_traceparent(annotations.get(f"{group}/{TRACEPARENT}"))
     if not asked:
         return ""
-    times = [_parse_time(annotations.get(f"{group}/{name}", "")) for name in (REQUESTED_AT, NUDGED_AT)]
+    times = [rfc3339_or(annotations.get(f"{group}/{name}"), None) for name in (REQUESTED_AT, NUDGED_AT)]
     newest = max((each for each in times if each is not None), default=None)
     return asked if newest is not None and now - newest <= MAX_TRACE_AGE else ""
-
-
-def _parse_time(text: str) -> datetime | None:
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return moment if moment.tzinfo is not None else None

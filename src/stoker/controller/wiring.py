@@ -19,7 +19,6 @@ from stoker.controller.bidirectional.worker import BidirectionalWorker
 from stoker.controller.cache.handlers import SecretReferences, WaitingResources
 from stoker.controller.cache.informers import ControllerInformers
 from stoker.controller.cache.objects import ResourceKey, object_ref
-from stoker.controller.cache.secrets import NamespaceSecretReader
 from stoker.controller.finalizer.finalizer import Finalizer
 from stoker.controller.health_checks_and_notices import BackgroundTasks
 from stoker.controller.owned.apply_objects import OwnedObjectWriter
@@ -51,8 +50,10 @@ from stoker.domain.reasons import Reason
 from stoker.domain.secrets import Secret
 from stoker.git.auth.credentials import RepoAccess
 from stoker.git.auth.github_app import GitHubAppTokens, TokenRights
+from stoker.git.auth.secret_login import source_access, source_keys
 from stoker.git.process.runner import GitRunner
 from stoker.kube.client.client import KubeClient
+from stoker.kube.client.secret_reader import NamespaceSecretReader
 from stoker.kube.events.recorder import EventRecorder
 from stoker.kube.events.series import EventLimits
 from stoker.kube.runtime.controller import Controller, ReconcileRecord
@@ -291,9 +292,9 @@ def _access_reader(
     apps = GitHubAppTokens(term.clock)
 
     async def access(namespace: str, source: SourceIntent) -> RepoAccess:
-        reader = NamespaceSecretReader(term.client, namespace)
+        values = await NamespaceSecretReader(term.client, namespace).values(source_keys(source))
         strict = term.installation.require_known_hosts
-        return await reader.access(source, apps, rights, require_known_hosts=strict)
+        return await source_access(source, values, apps, rights, require_known_hosts=strict)
 
     return access
 

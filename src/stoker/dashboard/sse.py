@@ -23,7 +23,7 @@ from stoker.dashboard.request_checks import NO_STORE
 from stoker.dashboard.sessions import PERMISSION_RECHECK_SECONDS, DashboardSession, DashboardSessions
 from stoker.domain.clock import Clock
 from stoker.domain.errors import StokerError
-from stoker.kube.client.deadlines import deadline
+from stoker.kube.client.deadlines import deadline, wait_for_event, wait_for_first
 from stoker.telemetry.logs import get_logger
 
 MAX_STREAMS = 256
@@ -136,28 +136,18 @@ class _EventStream:
         The timeout exists because a revoked permission must remove data from the page though no data changed.
         """
         scene = self._all.scene
-        waits = [
-            asyncio.ensure_future(one)
-            for one in (scene.changed(self._seen), self._session.ended.wait(), self._all.closing.wait())
-        ]
-        try:
-            moment = min(PERMISSION_RECHECK_SECONDS, max(0.0, KEEPALIVE_SECONDS - self._silence()))
-            async with deadline(self._all.clock, moment):
-                await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        except TimeoutError:
-            pass
-        finally:
-            for one in waits:
-                one.cancel()
-            await asyncio.gather(*waits, return_exceptions=True)
+        await wait_for_first(
+            scene.changed(self._seen),
+            self._session.ended.wait(),
+            self._all.closing.wait(),
+            self._all.clock.sleep(
+                min(PERMISSION_RECHECK_SECONDS, max(0.0, KEEPALIVE_SECONDS - self._silence()))
+            ),
+        )
         return scene.version() > self._seen
 
     async def _rest(self, seconds: float) -> None:
-        try:
-            async with deadline(self._all.clock, seconds):
-                await self._all.closing.wait()
-        except TimeoutError:
-            pass
+        await wait_for_event(self._all.closing, self._all.clock, seconds)
 
     async def _send_picture(self, sight: VisibleScope) -> None:
         picture = self._all.shared.picture(sight, self._all.calm)

@@ -11,7 +11,12 @@ import asyncio
 import sys
 import time
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import Protocol, TypeVar
+
+T = TypeVar("T")
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
 class Clock(Protocol):
@@ -62,8 +67,21 @@ def rfc3339_micro(moment: datetime) -> str:
 
 
 def parse_rfc3339(text: str) -> datetime:
-    """Parse either form; raise ValueError for text that is no time in UTC."""
+    """Parse either form; raise ValueError for text that is no time, or a time without a zone."""
+    moment = datetime.fromisoformat(text)
+    if (
+        moment.tzinfo is None
+    ):  # RFC 3339 has no times without a zone; Python would assume that of this machine
+        raise ValueError(f"{text[:64]!r} has no zone")
     try:
-        return datetime.fromisoformat(text).astimezone(UTC)
+        return moment.astimezone(UTC)
     except OverflowError:  # 0001-01-01 or 9999-12-31 in a zone where UTC is a day outside of the calendar
         raise ValueError(f"{text[:64]!r} is no moment in UTC") from None
+
+
+def rfc3339_or(text: str | None, default: T) -> datetime | T:
+    """Parse either form; return `default` for a text that is missing or no time."""
+    try:
+        return parse_rfc3339(text or "")
+    except ValueError:
+        return default

@@ -18,6 +18,7 @@ from typing import NamedTuple
 from stoker.domain.errors import InvalidValue
 from stoker.domain.paths import RelPath
 from stoker.domain.reasons import Reason
+from stoker.domain.text import escape_unprintable
 
 _BLOB = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
@@ -123,9 +124,7 @@ def blob_of(content: bytes, *, digits: int = 40) -> BlobId:
 
 def printable_name(name: str) -> str:
     """Return a name from outside as one printable line; control characters for a terminal are escaped."""
-    text = "".join(
-        c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in name
-    )
+    text = escape_unprintable(name)
     return text if len(text) <= 200 else text[:197] + "..."
 
 

@@ -19,7 +19,7 @@ from stoker.domain.images import ImageRef, agent_image
 from stoker.domain.intent.delivery import SidecarMode
 from stoker.domain.intent.intent import ResourceIdentity, ResourceIntent, SyncResourceKind
 from stoker.domain.intent.policies import SnapshotPolicy, SnapshotStorageKind
-from stoker.domain.intent.source import GitAuthKind, GitAuthPolicy, SecretKey
+from stoker.domain.intent.source import MINTED_KEY, GitAuthKind, GitAuthPolicy, SecretKey
 from stoker.domain.reasons import Reason
 
 CONTAINER = "stoker-agent"
@@ -33,9 +33,6 @@ AGENT_CONTAINERS = frozenset({CONTAINER, LEGACY_CONTAINER})
 VERSION = 1
 """Version of the container that the injector builds from a `SidecarTemplate`. Raising it makes every pod
 outdated, so raise it seldom."""
-
-MINTED_KEY = "token"
-"""The key under which the controller stores the short-lived token of a GitHub App."""
 
 
 MANAGED_BY_STOKER = {"app.kubernetes.io/managed-by": "stoker"}

@@ -11,6 +11,8 @@ from __future__ import annotations
 import hmac
 from typing import NoReturn, final
 
+from stoker.domain.errors import InvalidValue
+
 HIDDEN = "<secret>"
 
 
@@ -59,3 +61,11 @@ class Secret:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a Secret cannot be pickled or copied")
+
+
+def one_line_secret(value: bytes, title: str) -> Secret:
+    """Return a token, a password or a name, stripped; raise if it is more or other than a line of text."""
+    secret = Secret(value.strip())
+    if not secret.is_one_line:
+        raise InvalidValue(f"{title} does not hold one line of text")
+    return secret

@@ -7,7 +7,7 @@ that a search for the whole secret does not find.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from stoker.domain.secrets import HIDDEN
 
@@ -24,7 +24,7 @@ def redact_secrets(text: str, secrets: Iterable[str] = ()) -> str:
 
 def quote_line(text: str, longest: int, secrets: Iterable[str] = ()) -> str:
     """Return the text as one short line, with its secrets redacted before it is cut."""
-    return one_line(redact_secrets(text, secrets)[: 8 * longest], longest)
+    return one_line(redact_secrets(text, secrets), longest)
 
 
 def flatten(text: str) -> str:
@@ -37,5 +37,22 @@ def truncate(text: str, longest: int) -> str:
     return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
-def one_line(text: str, longest: int) -> str:
-    return truncate(flatten(text), longest)
+def one_line(text: str, longest: int = 1000) -> str:
+    """Return foreign text for use in a message: no line breaks, no control characters, truncated."""
+    return truncate(flatten(text[: 8 * longest]), longest)
+
+
+def escape_unprintable(text: str, keep: str = "") -> str:
+    """Escape the characters that move a terminal's cursor or change the direction of the text."""
+    if text.isprintable():
+        return text
+    return "".join(
+        c if c.isprintable() or c in keep else c.encode("unicode_escape", "surrogatepass").decode()
+        for c in text
+    )
+
+
+def first_names(names: Sequence[str], most: int = 5) -> str:
+    """Return the first names of a list, and how many more there are."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")

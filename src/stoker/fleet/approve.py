@@ -16,7 +16,7 @@ import msgspec
 
 from stoker.api.spec.status import ApprovalRequest, GatewayStatus, SyncStatus
 from stoker.api.to_intent.annotation_requests import APPROVED_AT, APPROVED_BY, APPROVED_PLAN, APPROVED_REF
-from stoker.domain.clock import Clock, SystemClock, parse_rfc3339, rfc3339_micro
+from stoker.domain.clock import EPOCH, Clock, SystemClock, rfc3339_micro, rfc3339_or
 from stoker.domain.errors import Stalled
 from stoker.domain.reasons import Reason
 from stoker.engine.plan.guards import APPROVABLE_REASONS
@@ -108,7 +108,7 @@ async def approve_plan(
     review = await client.create(_REVIEWS, {}, into=_SelfSubjectReview)
     who = review.status.user_info.username
     now = (clock or SystemClock()).now()
-    asked = parse_rfc3339(plan.requested_at or "1970-01-01T00:00:00Z")
+    asked = rfc3339_or(plan.requested_at, EPOCH)
     # This machine's clock may be behind that of the controller, which wrote the time of the request; an
     # approval older than its request is ignored.
     at = max(now, asked + timedelta(seconds=1))

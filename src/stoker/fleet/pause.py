@@ -6,11 +6,11 @@ controller watches (the emergency stop).
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 from stoker.controller.cache.informers import PAUSE_MAP
 from stoker.controller.sharding.division import shard_index
-from stoker.domain.clock import Clock, SystemClock, parse_rfc3339
+from stoker.domain.clock import LONG_AGO, Clock, SystemClock, rfc3339_or
 from stoker.fleet.lookup import find_resource, patch_resource
 from stoker.fleet.resource_name import ResourceName
 from stoker.kube.client.client import KubeClient
@@ -58,14 +58,7 @@ async def has_live_controller(client: KubeClient, home: str, clock: Clock | None
     return any(
         shard_index(one) is not None
         and one.spec.holder_identity
-        and _renewal_time(one.spec.renew_time) >= oldest
+        # A controller that was killed or uninstalled remains the holder of its Lease.
+        and rfc3339_or(one.spec.renew_time, LONG_AGO) >= oldest
         for one in leases
     )
-
-
-def _renewal_time(text: str | None) -> datetime:
-    """When the Lease was last renewed: a controller that was killed or uninstalled remains its holder."""
-    try:
-        return parse_rfc3339(text or "")
-    except ValueError:
-        return datetime.min.replace(tzinfo=UTC)

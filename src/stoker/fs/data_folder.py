@@ -19,6 +19,7 @@ from stoker.domain.errors import Misconfigured
 from stoker.domain.failpoints import reach_failpoint
 
 PRIVATE_MODE = 0o700
+_NEW = ".new"
 
 OPEN_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -166,6 +167,22 @@ def write_all(fd: int, content: bytes) -> None:
         rest = memoryview(content)[written:]
         while rest:
             rest = rest[os.write(fd, rest) :]
+
+
+def replace_file(folder: int, name: str, content: bytes, *, durable: bool) -> None:
+    """Write a file of an open folder atomically: a reader sees the old content or the new, never a part."""
+    with suppress(FileNotFoundError):
+        os.unlink(_NEW, dir_fd=folder)
+    fd = os.open(_NEW, CREATE, 0o600, dir_fd=folder)
+    try:
+        write_all(fd, content)
+        if durable:
+            os.fsync(fd)
+    finally:
+        os.close(fd)
+    os.rename(_NEW, name, src_dir_fd=folder, dst_dir_fd=folder)
+    if durable:
+        os.fsync(folder)
 
 
 def os_error_reason(error: OSError) -> str:

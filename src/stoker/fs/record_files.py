@@ -11,11 +11,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from stoker.engine.layout.protected_paths import STATE
-from stoker.fs.data_folder import CREATE, PRIVATE_MODE, DataFolder, open_folder, open_regular, write_all
+from stoker.fs.data_folder import PRIVATE_MODE, DataFolder, open_folder, open_regular, replace_file, write_all
 from stoker.fs.ledger_store import JOURNAL, MANIFEST
 
 _APPEND = os.O_RDWR | os.O_APPEND | os.O_CREAT
-_NEW = ".new"
 
 
 def append_line(data_dir: Path, name: str, line: bytes, *, at_most: int) -> bool:
@@ -56,14 +55,7 @@ def store_report(data_dir: Path, shelf: str, name: str, content: bytes, *, most:
             os.mkdir(shelf, PRIVATE_MODE, dir_fd=state)
         place = open_folder(state, shelf)
         try:
-            with suppress(FileNotFoundError):
-                os.unlink(_NEW, dir_fd=place)
-            fd = os.open(_NEW, CREATE, 0o600, dir_fd=place)
-            try:
-                write_all(fd, content)
-            finally:
-                os.close(fd)
-            os.rename(_NEW, name, src_dir_fd=place, dst_dir_fd=place)
+            replace_file(place, name, content, durable=False)
             with os.scandir(place) as entries:
                 there = sorted(one.name for one in entries if not one.name.startswith("."))
             for oldest in there[:-most]:

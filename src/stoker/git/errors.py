@@ -22,6 +22,7 @@ import re
 from stoker.domain.errors import Retry, Stalled
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import RepoUrl, without_userinfo
+from stoker.domain.text import one_line
 
 MAX_MESSAGE = 400
 
@@ -110,7 +111,7 @@ def error_for(said: str, url: RepoUrl | None, max_bytes: int | None = None) -> G
 
     `max_bytes` is the limit on what git was allowed to receive.
     """
-    words = one_line(said)
+    words = git_message(said)
     if url is None:
         return GitFailed(f"git failed on the local mirror: {words}")
     place = without_userinfo(url)
@@ -137,12 +138,9 @@ def error_for(said: str, url: RepoUrl | None, max_bytes: int | None = None) -> G
     return GitFailed(f"git failed on repository {place}: {words}")
 
 
-def one_line(said: str) -> str:
+def git_message(said: str) -> str:
     """Return git's error output as one bounded printable line."""
-    lines = (line.strip() for line in without_userinfo(said).splitlines())
-    joined = " ".join(line for line in lines if line)
-    text = "".join(c if c.isprintable() else "?" for c in joined) or "it gave no reason"
-    return text if len(text) <= MAX_MESSAGE else text[: MAX_MESSAGE - 1] + "…"
+    return one_line(without_userinfo(said), MAX_MESSAGE) or "it gave no reason"
 
 
 def _matches_message(pattern: str, said: str) -> bool:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from stoker.domain.errors import InvalidValue
-from stoker.http_client.errors import ServiceUnreachable, error_reason
+from stoker.http_client.errors import ServiceUnreachable
 from stoker.http_client.proxy import proxy_for
 from stoker.http_client.tls import client_tls_context
 
@@ -91,6 +91,7 @@ async def send_request(request: ServiceRequest) -> ServiceResponse:
     if urlsplit(request.url).scheme not in ("http", "https"):
         raise InvalidValue(f"the address of {request.host} is neither http nor https")
     from stoker.http_client.connections import EgressCheckedResolver  # noqa: PLC0415 - needs aiohttp
+    from stoker.http_client.network_errors import NETWORK_ERRORS, network_error_text  # noqa: PLC0415
 
     proxy = proxy_for(request.url, request.proxy)
     connections = EgressCheckedResolver(request.services_of)
@@ -119,12 +120,10 @@ async def send_request(request: ServiceRequest) -> ServiceResponse:
                 raise ServiceUnreachable(f"{request.host} answers with more than {request.max_reply} bytes")
             headers = {name.lower(): value for name, value in response.headers.items()}
             return ServiceResponse(response.status, body, headers)
-    except TimeoutError:
-        raise ServiceUnreachable(f"{request.host} did not answer within {request.timeout:g} s") from None
-    except (aiohttp.ClientError, OSError, ValueError) as error:
+    except (*NETWORK_ERRORS, ValueError) as error:
         if connections.refusal is not None:
             raise connections.refusal from None
-        raise ServiceUnreachable(f"{request.host} cannot be reached: {error_reason(error)}") from None
+        raise ServiceUnreachable(f"{request.host} {network_error_text(error, request.timeout)}") from None
 
 
 def _tls_settings(request: ServiceRequest, proxy: str | None) -> SSLContext | bool:

@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager, suppress
 from typing import Any, Final, Literal, TextIO, TypeAlias
 
+from stoker.domain.text import escape_unprintable
 from stoker.telemetry import structlog_light  # noqa: F401 - must be the first import of structlog
 
 # isort: split
@@ -209,7 +210,7 @@ def _one_line(shown: dict[str, PlainValue]) -> str:
 
 def _console_line(shown: dict[str, PlainValue], coloured: bool) -> str:
     level, stamp = str(shown.pop("level")), str(shown.pop("timestamp"))
-    logger, event = shown.pop("logger", None), _printable(str(shown.pop("event", "")))
+    logger, event = shown.pop("logger", None), escape_unprintable(str(shown.pop("event", "")))
     error = shown.pop("exception", None)
     label = f"{level:<8}"
     if coloured:
@@ -217,9 +218,9 @@ def _console_line(shown: dict[str, PlainValue], coloured: bool) -> str:
     keys = " ".join(f"{key}={_console_value(value)}" for key, value in shown.items())
     line = _truncate_line(f"{stamp[11:23]} {label} {event}  {keys}".rstrip())
     if logger is not None:
-        line += f"  [{_printable(str(logger))}]"
+        line += f"  [{escape_unprintable(str(logger))}]"
     if isinstance(error, dict):
-        line += "\n" + _printable(str(error["trace"]), keep="\n").rstrip()
+        line += "\n" + escape_unprintable(str(error["trace"]), keep="\n").rstrip()
     return line
 
 
@@ -231,14 +232,7 @@ def _truncate_line(line: str) -> str:
 def _console_value(value: PlainValue) -> str:
     if isinstance(value, str) and value.isprintable() and value and " " not in value:
         return value
-    return _printable(json.dumps(value, ensure_ascii=False))
-
-
-def _printable(text: str, keep: str = "") -> str:
-    """Escape characters that move the cursor or change the text direction: values come from outside."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() or c in keep else c.encode("unicode_escape").decode() for c in text)
+    return escape_unprintable(json.dumps(value, ensure_ascii=False))
 
 
 def _is_terminal(stream: TextIO) -> bool:

@@ -256,7 +256,7 @@ def test_a_registry_of_a_plant_with_its_own_authority_and_password(tmp_path: Pat
         code, output = site.run("sync", *login)
         assert code != 0
         assert output["reason"] == Reason.SOURCE_UNREACHABLE
-        assert "certificate is not trusted" in output["message"]
+        assert "certificate that is not trusted" in output["message"]
         code, output = site.run("sync", *login, f"--ca-file={tmp_path / 'ca.pem'}")
         assert code == 0, output
         assert site.files()["a.json"] == "1"

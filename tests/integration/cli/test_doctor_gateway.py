@@ -192,7 +192,7 @@ def test_an_authority_that_is_none(tmp_path: Path, doctor: Doctor) -> None:
     with SimulatedGateway.start(tmp_path / "data", tls=pair) as running:
         code, findings = doctor.look(running.url, "--gateway-ca-file", __file__)
     assert (code, findings[-1]["check"]) == (ExitCode.WRONG_INPUT, "tls")
-    assert "not in PEM form" in findings[-1]["message"]
+    assert "no certificate in PEM form" in findings[-1]["message"]
 
 
 @pytest.mark.parametrize(

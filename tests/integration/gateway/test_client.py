@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.domain.errors import Misconfigured, Retry, Stalled, StokerError
+from stoker.domain.errors import InvalidValue, Misconfigured, Retry, Stalled, StokerError
 from stoker.domain.reasons import Reason
 from stoker.domain.secrets import Secret
 from stoker.ignition.client.address import GatewayAddress
@@ -252,7 +252,7 @@ async def test_another_host_is_always_checked_unless_configured_otherwise(
 
 
 async def test_an_authority_that_is_none_is_wrong_input() -> None:
-    with pytest.raises(Misconfigured, match="not in PEM form"):
+    with pytest.raises(InvalidValue, match="no certificate in PEM form"):
         await to("https://gw.plant.example", ca=b"nonsense").check()
     with pytest.raises(Misconfigured, match="both an authority and no verification"):
         to("https://gw.plant.example", ca=b"x", insecure_skip_verify=True)

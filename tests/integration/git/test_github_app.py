@@ -274,7 +274,7 @@ async def test_an_authority_of_ones_own_and_a_proxy_hold_for_the_api_too(
     ):
         app = GitHubApp(APP, INSTALLATION, Secret(github.register(APP, INSTALLATION)))
         url = RepoUrl(github.url("plant.git"))
-        with pytest.raises(SourceUnreachable, match="cannot be reached"):
+        with pytest.raises(SourceUnreachable, match="certificate that is not trusted"):
             await GitHubAppTokens().access(app, url)
         through = proxy.address.replace("://", f"://me:{planted('proxy')}@")
         access = await GitHubAppTokens().access(app, url, ca=authority.pem, proxy=through)

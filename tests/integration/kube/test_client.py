@@ -239,7 +239,7 @@ async def test_a_silent_watch_is_unreachable(client: KubeClient, namespace: str)
         LEASES, namespace, resource_version=start, timeout_seconds=60, idle_timeout=0.3
     ) as lines:
         with pytest.raises(
-            ApiServerUnreachable, match=f"watch leases.coordination.k8s.io in {namespace}: .* said nothing"
+            ApiServerUnreachable, match=f"watch leases.coordination.k8s.io in {namespace}: .* did not answer"
         ):
             await anext(lines)
 

@@ -18,7 +18,6 @@ import msgspec
 from stoker.api.kinds.resource import CustomResource as Model
 from stoker.api.registry import KINDS, CustomResourceKind
 from stoker.api.to_intent import MODELS, intent_for, merge_spec
-from stoker.controller.cache.secrets import NamespaceSecretReader
 from stoker.domain.clock import SystemClock
 from stoker.domain.intent.intent import ResourceIdentity, SyncResourceKind
 from stoker.domain.intent.source import SecretKey
@@ -27,6 +26,7 @@ from stoker.kube.client.client import KubeClient
 from stoker.kube.client.kinds import rest_resource
 from stoker.kube.client.objects import ObjectHeader
 from stoker.kube.client.resources import SECRETS
+from stoker.kube.client.secret_reader import NamespaceSecretReader
 from stoker.kube.config import config
 from stoker.kube.runtime.process import run_process
 from stoker.kube.watch.reflector import Reflector

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stoker.domain.text import quote_line, redact_secrets
+from stoker.domain.text import escape_unprintable, first_names, one_line, quote_line, redact_secrets
 
 TOKEN = "t0ken-" + "abcdefghij" * 4
 
@@ -37,3 +37,19 @@ def test_values_in_the_query_of_an_address_are_hidden(text: str, shown: str) -> 
 
 def test_the_longer_of_two_secrets_goes_first() -> None:
     assert redact_secrets("user:password", ("password", "user:password")) == "<secret>"
+
+
+def test_foreign_text_becomes_one_short_printable_line() -> None:
+    assert one_line(" a\n\x1b[31mb\t c ") == "a [31mb c"
+    assert one_line("x" * 300, 200) == "x" * 199 + "…"
+
+
+def test_control_characters_are_escaped_except_the_kept_ones() -> None:
+    assert escape_unprintable("a\tb\x1b[0m\u202e", keep="\t") == "a\tb\\x1b[0m\\u202e"
+    assert escape_unprintable("\ud800") == "\\ud800"
+
+
+def test_the_first_names_and_the_count_of_the_others() -> None:
+    assert first_names(["a", "b"], 2) == "a, b"
+    assert first_names(["a", "b", "c"], 2) == "a, b and 1 more"
+    assert first_names([]) == ""

@@ -83,7 +83,7 @@ def test_what_else_is_wrong_is_refused_at_the_start(tmp_path: Path) -> None:
     with pytest.raises(Misconfigured, match="No such file"):
         shipper_for({SYSLOG_ADDRESS_VARIABLE: "tls://siem", SYSLOG_CA_VARIABLE: str(tmp_path / "gone.pem")})
     broken = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----"
-    with pytest.raises(InvalidValue, match="cannot be read"):
+    with pytest.raises(InvalidValue, match="no certificate in PEM form"):
         shipper_for({SYSLOG_ADDRESS_VARIABLE: "tls://siem", SYSLOG_CA_VARIABLE: broken})
     assert shipper_for({}) is None
 

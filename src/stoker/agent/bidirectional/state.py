@@ -11,19 +11,17 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Collection, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from stoker.domain.intent.annotation_requests import PlanApproval
 from stoker.domain.protocol import ChangeSetReply, ChangeSetResult
 from stoker.engine.layout.protected_paths import STATE
-from stoker.fs.data_folder import CREATE, DataFolder, open_regular, write_all
+from stoker.fs.data_folder import DataFolder, open_regular, replace_file
 from stoker.fs.lock import state_folder, unusable_folder_error
 
 NAME = "captured.json"
 MAX_STATE_BYTES = 16 << 20
-_NEW = f"{NAME}.new"
 _STATE_VERSION = 1
 
 
@@ -143,16 +141,7 @@ def save(folder: DataFolder, captured: CaptureState) -> None:
     content = json.dumps(_to_json(captured), separators=(",", ":")).encode()
     try:
         with state_folder(folder) as state:
-            with suppress(FileNotFoundError):
-                os.unlink(_NEW, dir_fd=state)
-            fd = os.open(_NEW, CREATE, 0o600, dir_fd=state)
-            try:
-                write_all(fd, content)
-                os.fsync(fd)
-            finally:
-                os.close(fd)
-            os.rename(_NEW, NAME, src_dir_fd=state, dst_dir_fd=state)
-            os.fsync(state)
+            replace_file(state, NAME, content, durable=True)
     except OSError as error:
         raise unusable_folder_error(folder, error) from error
 

@@ -16,8 +16,8 @@ from stoker.agent.bidirectional.capture import ChangeCapture
 from stoker.domain.clock import Clock
 from stoker.domain.errors import StokerError
 from stoker.fs.watch.paths import ChangedPaths, PathWatch
+from stoker.kube.client.deadlines import wait_for_first
 from stoker.kube.runtime.backoff import Backoff
-from stoker.kube.runtime.waiting import first_of
 from stoker.telemetry.logs import get_logger
 
 COMPARE_SECONDS = 300.0
@@ -128,7 +128,7 @@ class CaptureLoop:
             return
         self._resting = True
         try:
-            await first_of(self._clock.sleep(pause), self._told.wait(), self.capturing.poked.wait())
+            await wait_for_first(self._clock.sleep(pause), self._told.wait(), self.capturing.poked.wait())
         finally:
             self._resting = False
 

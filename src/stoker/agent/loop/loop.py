@@ -27,8 +27,8 @@ from stoker.domain.errors import Retry, Stalled, StokerError, Wait
 from stoker.domain.intent.policies import DriftMode, DriftPolicy
 from stoker.domain.reasons import Reason
 from stoker.engine.plan.drift import FolderDrift
+from stoker.kube.client.deadlines import wait_for_first
 from stoker.kube.runtime.backoff import Backoff
-from stoker.kube.runtime.waiting import first_of
 from stoker.telemetry.health import Heartbeat
 from stoker.telemetry.logs import bind_pass, get_logger
 
@@ -232,15 +232,15 @@ class SyncLoop:
         due = min(self._next_look, self._next_drift, moment + self._until_opened())
         pause = min(max(due, self._not_before) - moment, MAX_RETRY_SECONDS)
         if pause > 0:
-            await first_of(self._clock.sleep(pause), self._wake.wait())
+            await wait_for_first(self._clock.sleep(pause), self._wake.wait())
 
     async def _finished(self, work: Coroutine[object, object, None]) -> None:
         """Wait for the work to end; once `stop` is called, wait at most for the grace period."""
         task = asyncio.ensure_future(work)
         try:
-            await first_of(asyncio.shield(task), self._stopping.wait())
+            await wait_for_first(asyncio.shield(task), self._stopping.wait())
             if not task.done():
-                await first_of(asyncio.shield(task), self._clock.sleep(self._grace))
+                await wait_for_first(asyncio.shield(task), self._clock.sleep(self._grace))
             if not task.done():
                 log.warning("watch.cut_off", grace=self._grace)
         finally:

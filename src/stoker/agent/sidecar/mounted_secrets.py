@@ -17,7 +17,7 @@ from stoker.agent.sidecar.podinfo import FileStamp, stamp_of
 from stoker.domain.errors import Misconfigured
 from stoker.domain.intent.source import SecretKey
 from stoker.domain.reasons import Reason
-from stoker.domain.secrets import Secret
+from stoker.domain.secrets import Secret, one_line_secret
 
 MAX_BYTES = 1 << 20
 
@@ -60,12 +60,7 @@ class MountedSecrets:
 
     def line(self, wanted: SecretKey) -> Secret:
         """Return a token, a password or a name: one line of text, stripped."""
-        value = Secret(self.read(wanted).strip())
-        if not value.is_one_line:
-            raise Misconfigured(
-                f"Secret {wanted.name!r} with key {wanted.key!r} does not hold one line of text"
-            )
-        return value
+        return one_line_secret(self.read(wanted), wanted.title)
 
     def api_key(self, wanted: SecretKey | None) -> Callable[[], Secret]:
         """Return a function that reads the gateway's key and checks its form.

@@ -7,17 +7,16 @@ agent. The rules are in `stoker.ignition.sync.redundancy`; this module provides 
 from __future__ import annotations
 
 import math
-from datetime import datetime
 from typing import TYPE_CHECKING
 
 from stoker.agent.desired_state import DesiredState, ReportAddress
 from stoker.agent.identity import AgentIdentity
 from stoker.agent.status.status_report import StatusPublisher
 from stoker.api.to_intent.pod_facts import status_key
-from stoker.domain.clock import Clock, parse_rfc3339
+from stoker.domain.clock import Clock, rfc3339_or
 from stoker.domain.errors import Wait
 from stoker.domain.intent.policies import RedundancyRole
-from stoker.domain.protocol import AgentMetadata, GatewayReport
+from stoker.domain.protocol import AgentMetadata
 from stoker.domain.reasons import Reason
 from stoker.telemetry.logs import get_logger
 
@@ -89,7 +88,10 @@ class RedundancyGate:
         if report is None:
             return None
         return PrimaryReport(
-            report.synced_commit, report.applied is not False, _moment(report), report.reason in _DOWN_REASONS
+            report.synced_commit,
+            report.applied is not False,
+            rfc3339_or(report.heartbeat_at, None),
+            report.reason in _DOWN_REASONS,
         )
 
     def _count(self, primary: PrimaryReport | None, period: float) -> None:
@@ -99,10 +101,3 @@ class RedundancyGate:
         if self._watch is not None and (well or now - self._checked_at >= period / 2):
             self._checked_at = now
             self._watch.checked(well=well)
-
-
-def _moment(report: GatewayReport) -> datetime | None:
-    try:
-        return parse_rfc3339(report.heartbeat_at)
-    except ValueError:
-        return None

@@ -27,6 +27,7 @@ from stoker.agent.sidecar.startup import StartupGate
 from stoker.agent.status.status_report import StatusPublisher
 from stoker.domain.clock import Clock, SystemClock
 from stoker.kube.client.client import KubeClient
+from stoker.kube.client.deadlines import wait_for_first
 from stoker.kube.config.config import ClusterConfig
 from stoker.kube.runtime.process import ProcessGroup, ProcessPart
 from stoker.telemetry.health import ProcessHealth
@@ -124,13 +125,7 @@ class AgentProcess:
             await unit.run()
             return
         living = asyncio.create_task(unit.run())
-        done = asyncio.create_task(startup.over())
-        try:
-            await asyncio.wait((living, done), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            done.cancel()
-            living.cancel()
-            await asyncio.wait((living, done))
+        await wait_for_first(living, startup.over())
         if not living.cancelled():
             living.result()
 

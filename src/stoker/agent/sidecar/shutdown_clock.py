@@ -11,6 +11,7 @@ import asyncio
 from datetime import datetime
 
 from stoker.domain.clock import Clock
+from stoker.kube.client.deadlines import wait_for_first
 
 LONGEST = 2.0
 
@@ -35,13 +36,6 @@ class ShutdownClock:
         if seconds <= LONGEST:
             await self._clock.sleep(seconds)
             return
-        sleeping = asyncio.ensure_future(self._clock.sleep(seconds))
-        told = asyncio.ensure_future(self._told.wait())
-        try:
-            await asyncio.wait((sleeping, told), return_when=asyncio.FIRST_COMPLETED)
-            if not sleeping.done():
-                raise asyncio.CancelledError
-        finally:
-            for task in (sleeping, told):
-                task.cancel()
-            await asyncio.gather(sleeping, told, return_exceptions=True)
+        slept = 0
+        if await wait_for_first(self._clock.sleep(seconds), self._told.wait()) != slept:
+            raise asyncio.CancelledError

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-from contextlib import suppress
 from pathlib import Path
 
 from stoker.agent.identity import AgentPaths
@@ -19,7 +18,7 @@ from stoker.agent.sync.sync_report import SyncReport
 from stoker.domain.clock import Clock
 from stoker.domain.failpoints import reach_failpoint
 from stoker.fs.ledger_store import MANIFEST
-from stoker.kube.client.deadlines import deadline
+from stoker.kube.client.deadlines import wait_for_event
 from stoker.telemetry.logs import get_logger
 
 MARKER = ".stoker-initial-sync-done"
@@ -78,9 +77,7 @@ class StartupGate:
     async def over(self) -> None:
         """Wait until the gateway may start; for an init container, which has no probes."""
         while self.why_not() is not None:
-            with suppress(TimeoutError):
-                async with deadline(self._clock, POLL_SECONDS):
-                    await self.done.wait()
+            await wait_for_event(self.done, self._clock, POLL_SECONDS)
 
     def _finish(self, how: str) -> None:
         log.info("startup.over", how=how, seconds=round(self._clock.monotonic() - self._began, 3))

@@ -43,9 +43,8 @@ from stoker.domain.reasons import Reason
 from stoker.engine.plan.drift import FolderDrift
 from stoker.engine.plan.guards import HeldPlan
 from stoker.engine.plan.ledger import Ledger
-from stoker.kube.client.deadlines import deadline
+from stoker.kube.client.deadlines import deadline, wait_for_first
 from stoker.kube.runtime.backoff import Backoff
-from stoker.kube.runtime.waiting import first_of
 from stoker.telemetry import tracing
 from stoker.telemetry.logs import get_logger
 
@@ -329,7 +328,7 @@ class StatusPublisher:
         self._wake.clear()
         pause = self._due()
         if pause > 0:
-            await first_of(self._clock.sleep(min(pause, HEARTBEAT)), self._wake.wait())
+            await wait_for_first(self._clock.sleep(min(pause, HEARTBEAT)), self._wake.wait())
 
     def _due(self) -> float:
         """Return the seconds until the next write."""

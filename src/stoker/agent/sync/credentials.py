@@ -8,24 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from stoker.domain.errors import Misconfigured
-from stoker.domain.intent.source import GitAuthKind, SecretKey, SourceIntent
-from stoker.domain.secrets import Secret
-from stoker.git.auth.credentials import (
-    TOKEN_USER,
-    GitLogin,
-    GitPassword,
-    GitSshKey,
-    RepoAccess,
-    RepoAccessReader,
-)
+from stoker.domain.intent.source import MINTED_KEY, GitAuthKind, GitAuthPolicy, SecretKey, SourceIntent
+from stoker.git.auth.credentials import RepoAccess, RepoAccessReader
+from stoker.git.auth.secret_login import login_access, source_access, source_keys
 
 if TYPE_CHECKING:
     from stoker.git.signature.policy import TrustedKeysReader
     from stoker.git.signature.verify import TrustedKeys
-
-MINTED_KEY = "token"
-"""The key under which the controller stores the short-lived token of a GitHub App."""
 
 
 class SecretLookup(Protocol):
@@ -34,8 +23,6 @@ class SecretLookup(Protocol):
     def has(self, wanted: SecretKey) -> bool: ...
 
     def read(self, wanted: SecretKey) -> bytes: ...
-
-    def line(self, wanted: SecretKey) -> Secret: ...
 
 
 def access_reader(
@@ -57,13 +44,12 @@ def access_reader(
     )
 
     async def read() -> RepoAccess:
-        if app is not None and not _is_token_minted(source, secrets):
+        minted = _minted_token(source, secrets)
+        if app is not None and minted is None:
             return await app()
-        return RepoAccess(
-            _login(source, secrets, username or TOKEN_USER),
-            ca=_secret_bytes(secrets, source.ca),
-            proxy=source.proxy,
-            require_known_hosts=require_known_hosts,
+        direct = source if minted is None else source._replace(auth=minted)
+        return login_access(
+            direct, _read_keys(direct, secrets), username=username, require_known_hosts=require_known_hosts
         )
 
     return read
@@ -76,36 +62,25 @@ def keys_reader(source: SourceIntent, secrets: SecretLookup) -> TrustedKeysReade
     async def read() -> TrustedKeys:
         from stoker.git.signature.verify import TrustedKeys  # noqa: PLC0415 - most sources verify no signatures
 
+        signers, gpg = policy.allowed_signers, policy.gpg_keys
         return TrustedKeys(
-            _secret_bytes(secrets, policy.allowed_signers), _secret_bytes(secrets, policy.gpg_keys)
+            None if signers is None else secrets.read(signers), None if gpg is None else secrets.read(gpg)
         )
 
     return read
 
 
-def _login(source: SourceIntent, secrets: SecretLookup, username: str) -> GitLogin | None:
-    auth = source.auth
-    if auth.secret is None or auth.kind is GitAuthKind.NONE:
-        return None
-    if auth.kind is GitAuthKind.GITHUB_APP:
-        return GitPassword(TOKEN_USER, secrets.line(SecretKey(auth.secret.name, MINTED_KEY)))
-    if auth.kind is GitAuthKind.TOKEN:
-        return GitPassword(username, secrets.line(auth.secret))
-    if auth.kind is GitAuthKind.BASIC:
-        name = secrets.line(SecretKey(auth.secret.name, "username"))
-        return GitPassword(name.reveal(), secrets.line(auth.secret))
-    return GitSshKey(Secret(secrets.read(auth.secret)), _secret_bytes(secrets, auth.known_hosts))
-
-
-def _is_token_minted(source: SourceIntent, secrets: SecretLookup) -> bool:
-    """Return whether the controller already issued a token for the app; then its key is not needed."""
+def _minted_token(source: SourceIntent, secrets: SecretLookup) -> GitAuthPolicy | None:
+    """Return the login with the token that the controller issued for a GitHub App; its key is not needed."""
     secret = source.auth.secret
-    return secret is not None and secret.key != MINTED_KEY and secrets.has(SecretKey(secret.name, MINTED_KEY))
+    if source.auth.kind is not GitAuthKind.GITHUB_APP or secret is None or secret.key == MINTED_KEY:
+        return None
+    token = SecretKey(secret.name, MINTED_KEY)
+    return GitAuthPolicy(GitAuthKind.TOKEN, token) if secrets.has(token) else None
 
 
 def _app_access_reader(source: SourceIntent, secrets: SecretLookup, *, pushes: bool) -> RepoAccessReader:
     from stoker.git.auth.github_app import (  # noqa: PLC0415 - few sources use a GitHub App
-        GitHubApp,
         GitHubAppTokens,
         TokenRights,
     )
@@ -113,16 +88,10 @@ def _app_access_reader(source: SourceIntent, secrets: SecretLookup, *, pushes: b
     tokens, rights = GitHubAppTokens(), TokenRights.PUSH if pushes else TokenRights.READ
 
     async def read() -> RepoAccess:
-        auth = source.auth
-        if auth.secret is None or auth.app_id is None or auth.installation_id is None:
-            raise Misconfigured("a GitHub App needs its id, its installation's id and its private key")
-        app = GitHubApp(auth.app_id, auth.installation_id, Secret(secrets.read(auth.secret)))
-        return await tokens.access(
-            app, source.url, rights, ca=_secret_bytes(secrets, source.ca), proxy=source.proxy
-        )
+        return await source_access(source, _read_keys(source, secrets), tokens, rights)
 
     return read
 
 
-def _secret_bytes(secrets: SecretLookup, key: SecretKey | None) -> bytes | None:
-    return None if key is None else secrets.read(key)
+def _read_keys(source: SourceIntent, secrets: SecretLookup) -> dict[SecretKey, bytes]:
+    return {key: secrets.read(key) for key in source_keys(source)}

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from stoker.api.to_intent import annotation_values as values
 from stoker.api.to_intent.pod_facts import PodAnnotation
-from stoker.domain.clock import parse_rfc3339
+from stoker.domain.clock import rfc3339_or
 from stoker.domain.errors import InvalidValue
 from stoker.domain.intent.annotation_requests import ApprovalGrant, RefRequest, ResourceRequests
 from stoker.domain.intent.intent import Notice
@@ -89,9 +89,7 @@ class _AnnotationReader:
 
 
 def _parse_time(annotation: PodAnnotation) -> datetime:
-    try:
-        if datetime.fromisoformat(annotation.value).tzinfo is not None:
-            return parse_rfc3339(annotation.value)
-    except ValueError:
-        pass
-    raise annotation.refused("it must be a time with its zone, such as 2026-03-02T08:15:00Z")
+    moment = rfc3339_or(annotation.value, None)
+    if moment is None:
+        raise annotation.refused("it must be a time with its zone, such as 2026-03-02T08:15:00Z")
+    return moment

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from stoker.domain.errors import StokerError
+from stoker.domain.text import escape_unprintable
 
 if TYPE_CHECKING:
     from stoker.domain.intent.intent import Notice
@@ -26,7 +27,7 @@ def show_object(value: Mapping[str, object]) -> None:
 
 def show_lines(lines: Iterable[str]) -> None:
     for line in lines:
-        click.echo(line if line.isprintable() else _printable(line))
+        click.echo(escape_unprintable(line, keep="\t"))
 
 
 def show_error(verb: str, error: StokerError, output: str) -> None:
@@ -43,11 +44,4 @@ def show_notices(verb: str, notices: Sequence[Notice]) -> None:
 
 
 def print_to_stderr(line: str) -> None:
-    click.echo(line if line.isprintable() else _printable(line), err=True)
-
-
-def _printable(line: str) -> str:
-    return "".join(
-        c if c.isprintable() or c == "\t" else c.encode("unicode_escape", "surrogatepass").decode()
-        for c in line
-    )
+    click.echo(escape_unprintable(line, keep="\t"), err=True)

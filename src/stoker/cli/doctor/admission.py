@@ -23,12 +23,12 @@ from stoker.cli.doctor.checks import (
     WebhookClientConfig,
     WebhookService,
     failed_finding,
-    first_names,
     passed_finding,
 )
 from stoker.cli.doctor.tls_handshake import CertificateUntrusted, HandshakeUnreachable, read_certificate
 from stoker.domain.findings import Finding, FindingStatus
 from stoker.domain.reasons import Reason
+from stoker.domain.text import first_names
 from stoker.http_server.tls.ca_bundle import MUTATING, VALIDATING
 from stoker.kube.client.errors import ApiError, Forbidden, Invalid, NotFound, ServerError
 from stoker.kube.client.resources import ApiResource

@@ -24,12 +24,12 @@ from stoker.cli.doctor.checks import (
     WebhookClientConfig,
     error_finding,
     failed_finding,
-    first_names,
     passed_finding,
 )
 from stoker.domain.errors import Misconfigured
 from stoker.domain.findings import Finding, FindingStatus
 from stoker.domain.reasons import Reason
+from stoker.domain.text import first_names
 from stoker.kube.client import codec
 from stoker.kube.client.errors import NotFound
 from stoker.kube.client.resources import CRDS

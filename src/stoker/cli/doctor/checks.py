@@ -27,8 +27,6 @@ from stoker.domain.reasons import Reason
 from stoker.kube.client.client import KubeClient
 from stoker.kube.client.errors import Forbidden
 
-MAX_NAMES = 5
-
 
 class WebhookService(msgspec.Struct, frozen=True):
     """A Service that the API server calls."""
@@ -158,9 +156,3 @@ def failed_finding(check: str, said: str, fix: str, reason: Reason) -> Finding:
 
 def passed_finding(check: str, said: str) -> Finding:
     return Finding(check, FindingStatus.WELL, said)
-
-
-def first_names(names: Sequence[str]) -> str:
-    """The first few names, and how many more there are."""
-    more = len(names) - MAX_NAMES
-    return ", ".join(names[:MAX_NAMES]) + (f" and {more} more" if more > 0 else "")

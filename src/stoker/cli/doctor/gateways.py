@@ -7,7 +7,6 @@ does not need access to it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 
 import msgspec
 
@@ -18,7 +17,6 @@ from stoker.cli.doctor.checks import (
     Examination,
     ExaminedResource,
     failed_finding,
-    first_names,
     passed_finding,
 )
 from stoker.cli.doctor.rbac import RequiredPermission, missing_permissions
@@ -28,10 +26,11 @@ from stoker.controller.cache.objects import SYNCED_KINDS
 from stoker.controller.cache.pods import UNNAMED_RESOURCE, AgentState, CachedPod, decode_pod
 from stoker.controller.cache.reports import parse_report
 from stoker.controller.owned.rbac import role_name
-from stoker.domain.clock import parse_rfc3339
+from stoker.domain.clock import LONG_AGO, rfc3339_or
 from stoker.domain.findings import Finding, FindingStatus
 from stoker.domain.protocol import CR_NAME_LABEL, GatewayReport, SyncState, metadata_map_name, status_map_name
 from stoker.domain.reasons import ConditionType, Reason
+from stoker.domain.text import first_names
 from stoker.kube.client.kinds import rest_resource
 from stoker.kube.client.objects import ObjectHeader
 from stoker.kube.client.resources import CONFIG_MAPS, PODS
@@ -125,7 +124,7 @@ async def _check_reports(case: Examination) -> Finding:
             return failed_finding(
                 "reports", said, f"See what its agent does: {logs}", Reason.AGENT_UNREACHABLE
             )
-        age = (now - _parse_time(one.report.heartbeat_at)).total_seconds()
+        age = (now - rfc3339_or(one.report.heartbeat_at, LONG_AGO)).total_seconds()
         if one.report.heartbeat_at and age > STALE_SECONDS:
             said = f"gateway {one.name} reported last at {one.report.heartbeat_at}"
             return failed_finding(
@@ -246,10 +245,3 @@ async def _agent_reports(case: Examination, subject: ExaminedResource) -> Mappin
             if report is not None and (key not in found or found[key].heartbeat_at < report.heartbeat_at):
                 found[key] = report
     return found
-
-
-def _parse_time(text: str) -> datetime:
-    try:
-        return parse_rfc3339(text)
-    except ValueError:
-        return datetime.min.replace(tzinfo=UTC)

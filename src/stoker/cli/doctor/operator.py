@@ -7,8 +7,6 @@ time may be wrong.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 import msgspec
 
 from stoker.cli.doctor.advice import INSTALL
@@ -17,18 +15,18 @@ from stoker.cli.doctor.checks import (
     Examination,
     OperatorInstallation,
     failed_finding,
-    first_names,
     passed_finding,
 )
 from stoker.cli.doctor.rbac import CONTROLLER, SHARED_VOLUMES, home_needs, missing_permissions
 from stoker.controller.cache.informers import PAUSE_MAP
 from stoker.controller.manager import LEASE_SECONDS
 from stoker.controller.sharding.division import lease_name, shard_count, shard_index
-from stoker.domain.clock import parse_rfc3339
+from stoker.domain.clock import LONG_AGO, rfc3339_or
 from stoker.domain.errors import InvalidValue
 from stoker.domain.findings import Finding, FindingStatus
 from stoker.domain.reasons import Reason
 from stoker.domain.shards import MAX_SHARDS
+from stoker.domain.text import first_names
 from stoker.kube.client.errors import Forbidden, NotFound
 from stoker.kube.client.resources import CONFIG_MAPS, DEPLOYMENTS, LEASES
 from stoker.kube.leader.lease import Lease
@@ -130,7 +128,7 @@ async def _leader_problem(case: Examination, home: str, index: int, lease: Lease
         return "is missing, so no replica leads"
     if not lease.holder:
         return "is held by no replica"
-    age = (case.clock.now() - _renewal_time(lease)).total_seconds()
+    age = (case.clock.now() - rfc3339_or(lease.spec.renew_time, LONG_AGO)).total_seconds()
     if abs(age) < FRESH_SECONDS:
         return ""
     stands = float(min(lease.spec.lease_duration_seconds or LEASE_SECONDS, 60))
@@ -234,10 +232,3 @@ def _operator_of(case: Examination) -> OperatorInstallation:
     if case.operator is None:
         raise InvalidValue("no operator is known")
     return case.operator
-
-
-def _renewal_time(lease: Lease) -> datetime:
-    try:
-        return parse_rfc3339(lease.spec.renew_time or "")
-    except ValueError:
-        return datetime.min.replace(tzinfo=UTC)

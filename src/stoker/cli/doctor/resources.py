@@ -22,13 +22,13 @@ from stoker.cli.doctor.checks import (
     Examination,
     ExaminedResource,
     failed_finding,
-    first_names,
     passed_finding,
 )
 from stoker.controller.cache.objects import BASES, SYNCED_KINDS, ResourceKey, decode_object, decode_resource
 from stoker.domain.errors import InvalidValue
 from stoker.domain.findings import Finding, FindingStatus
 from stoker.domain.reasons import Reason
+from stoker.domain.text import first_names
 from stoker.fleet.resource_name import KINDS
 from stoker.kube.client.client import KubeClient
 from stoker.kube.client.errors import Forbidden, NotFound

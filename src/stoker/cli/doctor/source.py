@@ -10,8 +10,6 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-import msgspec
-
 from stoker.api.meta import Condition
 from stoker.cli.doctor.advice import advice_for, api_key_advice, login_advice, troubleshooting_hint
 from stoker.cli.doctor.checks import (
@@ -19,11 +17,10 @@ from stoker.cli.doctor.checks import (
     Examination,
     error_finding,
     failed_finding,
-    first_names,
     passed_finding,
 )
 from stoker.cli.doctor.resources import parse_reason, subject_of
-from stoker.controller.cache.secrets import NamespaceSecretReader, missing_secret, missing_secret_key
+from stoker.controller.cache.secrets import SecretHeader
 from stoker.controller.spec.effective_ref import effective_ref
 from stoker.controller.spec.load import git_secret_keys, other_secret_keys
 from stoker.domain.errors import InvalidValue, Stalled, StokerError
@@ -31,9 +28,11 @@ from stoker.domain.findings import Finding, FindingStatus
 from stoker.domain.intent.source import SecretKey, SourceIntent
 from stoker.domain.reasons import ConditionType, Reason
 from stoker.domain.refs import without_userinfo
+from stoker.domain.text import first_names
 from stoker.engine.artifact_source import ArtifactCredentials
 from stoker.git.auth.credentials import RepoAccess, credentials_of
-from stoker.git.auth.github_app import GitHubAppTokens
+from stoker.git.auth.github_app import GitHubAppTokens, TokenRights
+from stoker.git.auth.secret_login import source_access, source_keys
 from stoker.git.process.runner import GitRunner
 from stoker.git.remote.remote import Remote
 from stoker.git.remote.resolve import find_ref
@@ -41,16 +40,10 @@ from stoker.ignition.client.api_key import check_api_key
 from stoker.kube.client.deadlines import deadline
 from stoker.kube.client.errors import Forbidden, NotFound
 from stoker.kube.client.resources import SECRETS
+from stoker.kube.client.secret_reader import NamespaceSecretReader, missing_secret, missing_secret_key
 from stoker.kube.runtime import conditions
 
 GIT_SECONDS = 20.0
-_EMPTY = b'""'
-
-
-class _SecretKeys(msgspec.Struct, frozen=True):
-    """The keys of a Secret; their values are not even decoded."""
-
-    data: dict[str, msgspec.Raw] = {}
 
 
 async def _check_secrets(case: Examination) -> Finding:
@@ -59,7 +52,7 @@ async def _check_secrets(case: Examination) -> Finding:
     wanted = tuple(dict.fromkeys((*git_secret_keys(subject.intent), *other_secret_keys(subject.intent))))
     for one in wanted:
         try:
-            found = await case.client.get(SECRETS, one.name, namespace, into=_SecretKeys)
+            found = await case.client.get(SECRETS, one.name, namespace, into=SecretHeader)
         except NotFound:
             return error_finding(
                 "secrets",
@@ -69,7 +62,7 @@ async def _check_secrets(case: Examination) -> Finding:
         except Forbidden:
             subject.unread = True
             raise
-        if bytes(found.data.get(one.key, _EMPTY)) == _EMPTY:
+        if one.key not in found.keys:
             has = first_names(sorted(found.data)) or "no key at all"
             error = missing_secret_key(namespace, one)
             fix = _create_secret_command(namespace, wanted, one.name)
@@ -165,7 +158,8 @@ async def _resolve_ref(case: Examination, source: SourceIntent) -> str:
     tokens = GitHubAppTokens(case.clock)
 
     async def access() -> RepoAccess:
-        return await reader.access(source, tokens, require_known_hosts=strict)
+        values = await reader.values(source_keys(source))
+        return await source_access(source, values, tokens, TokenRights.READ, require_known_hosts=strict)
 
     try:
         async with deadline(case.clock, GIT_SECONDS):

@@ -9,6 +9,7 @@ import yaml
 
 from stoker.api.manifests.files import read_manifests
 from stoker.domain.refs import without_userinfo
+from stoker.domain.text import one_line
 
 ManifestDict = dict[str, Any]
 _SECRET = ("PASSWORD", "TOKEN", "SECRET", "PRIVATE", "CREDENTIAL")
@@ -25,7 +26,7 @@ class MigrationResult(NamedTuple):
         documents = [
             yaml.dump(one, sort_keys=False, Dumper=yaml.CSafeDumper, width=110) for one in self.manifests
         ]
-        text = "".join([*(f"# {_join_lines(one)}\n" for one in self.remarks), "---\n".join(documents)])
+        text = "".join([*(f"# {one_line(one, 500)}\n" for one in self.remarks), "---\n".join(documents)])
         for _ in read_manifests(text.encode(), "the result"):
             pass
         return text
@@ -39,7 +40,3 @@ def unused_setting_remarks(settings: Mapping[str, str], taken: Sequence[str]) ->
         for key, value in sorted(settings.items())
         if key not in taken
     ]
-
-
-def _join_lines(text: str) -> str:
-    return " ".join("".join(one if one.isprintable() else " " for one in text).split())[:500]

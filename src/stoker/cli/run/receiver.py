@@ -14,7 +14,6 @@ from pathlib import Path
 
 from stoker.api.kinds.ignitionsync import IgnitionSyncBaseSpec
 from stoker.controller.cache.informers import ControllerInformers
-from stoker.controller.cache.secrets import NamespaceSecretReader
 from stoker.controller.receiver_index import ReceiverIndexUpdater
 from stoker.domain.clock import SystemClock
 from stoker.domain.errors import Misconfigured
@@ -25,6 +24,7 @@ from stoker.domain.secrets import Secret
 from stoker.http_server.tls.context import ServerTlsContext
 from stoker.http_server.tls.files import CertificateFiles
 from stoker.kube.client.client import KubeClient
+from stoker.kube.client.secret_reader import NamespaceSecretReader
 from stoker.kube.config.files import read_bounded
 from stoker.telemetry.metrics import Metrics
 from stoker.webhooks.receiver.annotate import Annotator

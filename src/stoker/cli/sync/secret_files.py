@@ -16,7 +16,7 @@ from typing import NamedTuple
 from stoker.domain.errors import InvalidValue, Misconfigured
 from stoker.domain.intent.source import SecretKey
 from stoker.domain.reasons import Reason
-from stoker.domain.secrets import Secret
+from stoker.domain.secrets import Secret, one_line_secret
 
 MAX_BYTES = 1 << 20
 
@@ -72,11 +72,7 @@ class SecretFiles(NamedTuple):
 
     def line(self, wanted: SecretKey) -> Secret:
         """Return a token, a password or a name: one line of text, stripped of white space."""
-        value = Secret(self.read(wanted).strip())
-        if not value.is_one_line:
-            path = self._path(wanted)
-            raise Misconfigured(f"{_secret_title(wanted, path)} does not hold one line of text")
-        return value
+        return one_line_secret(self.read(wanted), _secret_title(wanted, self._path(wanted)))
 
     def api_key(self, wanted: SecretKey) -> Secret:
         """Return a gateway's API key; raises if it does not have the form that gateways accept."""

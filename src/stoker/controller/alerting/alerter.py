@@ -9,7 +9,6 @@ alerts once more.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -33,7 +32,7 @@ from stoker.domain.clock import Clock
 from stoker.domain.errors import Retry, StokerError
 from stoker.domain.intent.delivery import AlertTarget
 from stoker.domain.reasons import Reason
-from stoker.kube.client.deadlines import deadline, wait_for_end
+from stoker.kube.client.deadlines import wait_for_end, wait_for_event
 from stoker.kube.events.recorder import EventRecorder
 from stoker.kube.events.series import ObjectRef
 from stoker.kube.runtime.result import as_stoker_error
@@ -170,12 +169,7 @@ class Alerter:
 
     async def _sleep(self, seconds: float) -> None:
         self._wake.clear()
-        if seconds == math.inf:
-            await self._wake.wait()
-            return
-        with contextlib.suppress(TimeoutError):
-            async with deadline(self._clock, max(0.0, seconds)):
-                await self._wake.wait()
+        await wait_for_event(self._wake, self._clock, max(0.0, seconds))
 
     def _delivered(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)

@@ -14,13 +14,13 @@ import msgspec
 
 from stoker.controller.alerting.alerts import Alert
 from stoker.controller.alerting.formats import alert_body
-from stoker.controller.cache.secrets import NamespaceSecretReader
 from stoker.domain.errors import Retry, Stalled, StokerError
 from stoker.domain.intent.delivery import AlertKind, AlertTarget
 from stoker.domain.reasons import Reason
 from stoker.domain.secrets import Secret
 from stoker.http_client import EgressRefused, ServiceRequest, ServiceResponse, send_request
 from stoker.kube.client.client import KubeClient
+from stoker.kube.client.secret_reader import NamespaceSecretReader
 
 PAGERDUTY = "https://events.pagerduty.com/v2/enqueue"
 TIMEOUT = 10.0

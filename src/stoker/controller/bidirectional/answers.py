@@ -11,6 +11,7 @@ from stoker.controller.bidirectional.types import BidirectionalRequest, GatewayC
 from stoker.domain.git_objects import PathNote, printable_name
 from stoker.domain.protocol import ChangeSet, ChangeSetReply, ChangeSetResult
 from stoker.domain.reasons import Reason
+from stoker.domain.text import first_names
 
 _MAX_SHOWN = 3
 
@@ -96,17 +97,12 @@ def _reason(refused: tuple[str, ...], conflicts: set[str]) -> Reason | None:
 def _sentence(refused: tuple[PathNote, ...], conflicts: list[str]) -> str:
     parts = []
     if conflicts:
-        parts.append(f"changed in git as well: {_first_items([printable_name(path) for path in conflicts])}")
+        shown = first_names([printable_name(path) for path in conflicts], _MAX_SHOWN)
+        parts.append(f"changed in git as well: {shown}")
     if refused:
-        parts.append(
-            f"not taken: {_first_items([f'{printable_name(note.path)} {note.why}' for note in refused])}"
-        )
+        shown = first_names([f"{printable_name(note.path)} {note.why}" for note in refused], _MAX_SHOWN)
+        parts.append(f"not taken: {shown}")
     return "; ".join(parts)
-
-
-def _first_items(words: list[str]) -> str:
-    more = f" and {len(words) - _MAX_SHOWN} more" if len(words) > _MAX_SHOWN else ""
-    return ", ".join(words[:_MAX_SHOWN]) + more
 
 
 def with_open_request(standing: GatewayChangesState, url: str, warning: str = "") -> GatewayChangesState:

@@ -6,7 +6,6 @@ The token is that of `bidirectional.forge`, else git's password; for a GitHub Ap
 from __future__ import annotations
 
 from stoker.controller.bidirectional.proposal import ForgeFactory, ProposalAccessReader
-from stoker.controller.cache.secrets import NamespaceSecretReader
 from stoker.domain.errors import Stalled
 from stoker.domain.intent.policies import BidirectionalPolicy
 from stoker.domain.intent.source import SourceIntent
@@ -14,6 +13,7 @@ from stoker.domain.reasons import Reason
 from stoker.forges import Forge, forge_for
 from stoker.git.auth.credentials import GitPassword
 from stoker.kube.client.client import KubeClient
+from stoker.kube.client.secret_reader import NamespaceSecretReader
 
 
 def forge_reader(client: KubeClient, access: ProposalAccessReader) -> ForgeFactory:

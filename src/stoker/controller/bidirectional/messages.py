@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from stoker.controller.bidirectional.three_way_decision import MergeDecision
-from stoker.domain.clock import parse_rfc3339
+from stoker.domain.clock import EPOCH, rfc3339_or
 from stoker.domain.git_objects import inert_name
 from stoker.domain.intent.intent import ResourceIdentity
 from stoker.domain.intent.policies import ConflictStrategy
@@ -146,7 +146,4 @@ def _as_code(text: str) -> str:
 
 def _commit_time(changes: ChangeSet) -> int:
     """When the change was detected; the epoch if that is not a valid time."""
-    try:
-        return max(0, int(parse_rfc3339(changes.detected_at).timestamp()))
-    except (ValueError, OverflowError):
-        return 0
+    return max(0, int(rfc3339_or(changes.detected_at, EPOCH).timestamp()))

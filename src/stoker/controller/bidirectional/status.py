@@ -6,7 +6,7 @@ writes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from stoker.api.spec.status import GatewayChangesStatus, SyncStatus
 from stoker.controller.bidirectional.types import BidirectionalResult, GatewayChangesState
@@ -14,9 +14,9 @@ from stoker.controller.cache.gateways import FleetGateway, GatewayFleet
 from stoker.controller.cache.pods import AgentState
 from stoker.domain.protocol import ChangeSetReply
 from stoker.domain.reasons import Reason
+from stoker.domain.text import first_names
 
 MAX_PATHS = 20
-_MAX_SHOWN = 5
 _NO_STANDING = GatewayChangesState()
 _LONGEST_WORD, _LONGEST_LINE = 253, 1024
 # These reasons concern a gateway's content and do not block other gateways.
@@ -71,28 +71,28 @@ def bidirectional_ready(
     ]
     if stuck:
         reason = stuck[0][1].reason or Reason.CHANGE_PENDING
-        return False, reason, _first_items([f"{target}: {standing.message}" for target, standing in stuck])
+        return False, reason, first_names([f"{target}: {standing.message}" for target, standing in stuck])
     tended = [one for one in fleet.gateways if one.pod.agent is not AgentState.NONE]
     waiting = [one.name for one in tended if one.report is None or one.report.changes is None]
     message = f"{len(tended) - len(waiting)} of {len(tended)} gateways watched"
     if waiting:  # edits made there now are not held yet, and users who wait for this condition must know
-        return False, Reason.AGENT_STARTING, f"{message}; not yet {_first_items(waiting)}"
+        return False, Reason.AGENT_STARTING, f"{message}; not yet {first_names(waiting)}"
     refused = [target for target, standing in sorted(standings.items()) if standing.refused]
     if refused:
-        message += f"; not everything was taken of {_first_items(refused)}"
+        message += f"; not everything was taken of {first_names(refused)}"
     return True, Reason.WATCHERS_ACTIVE, message
 
 
 def conflict_detected(accepted: BidirectionalResult) -> tuple[bool, Reason, str]:
     """The condition ConflictDetected."""
     told = [
-        f"{target} ({_first_items(standing.conflicts)})"
+        f"{target} ({first_names(standing.conflicts)})"
         for target, standing in sorted(accepted.standings.items())
         if standing.conflicts
     ]
     if not told:
         return False, Reason.NONE_FOUND, "no file was changed on both sides"
-    return True, Reason.CONFLICT_DETECTED, f"git and the gateway changed the same files: {_first_items(told)}"
+    return True, Reason.CONFLICT_DETECTED, f"git and the gateway changed the same files: {first_names(told)}"
 
 
 def _read_standing(changes: GatewayChangesStatus) -> GatewayChangesState:
@@ -104,8 +104,3 @@ def _read_standing(changes: GatewayChangesStatus) -> GatewayChangesState:
         reason=Reason.CONFLICT_DETECTED if conflict else None,
         message=changes.message or "" if conflict else "",
     )
-
-
-def _first_items(words: Sequence[str]) -> str:
-    more = f" and {len(words) - _MAX_SHOWN} more" if len(words) > _MAX_SHOWN else ""
-    return ", ".join(words[:_MAX_SHOWN]) + more

@@ -29,10 +29,10 @@ from stoker.controller.cache.gateways import GatewayFleet
 from stoker.controller.rollout import RolloutDecision
 from stoker.controller.spec.load import LoadedSpec
 from stoker.domain.errors import InvalidValue
-from stoker.domain.injection import MINTED_KEY, minted_secret_name
+from stoker.domain.injection import minted_secret_name
 from stoker.domain.intent.intent import ResourceIntent
 from stoker.domain.intent.policies import RollbackTarget
-from stoker.domain.intent.source import GitAuthKind, SecretKey
+from stoker.domain.intent.source import MINTED_KEY, GitAuthKind, SecretKey
 from stoker.domain.protocol import AgentMetadata, RollbackRequest
 from stoker.domain.refs import CommitId, GitRef, RepoUrl
 

@@ -20,7 +20,6 @@ import math
 import random as chance
 from collections import defaultdict
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from stoker.controller.cache.objects import ResourceKey
@@ -35,7 +34,7 @@ from stoker.domain.clock import Clock
 from stoker.domain.intent.source import SourceIntent
 from stoker.domain.refs import CommitId
 from stoker.git.process.runner import GitRunner
-from stoker.kube.client.deadlines import deadline
+from stoker.kube.client.deadlines import wait_for_event
 from stoker.kube.client.errors import ApiError, ApiServerUnreachable
 from stoker.kube.runtime.backoff import Backoff
 from stoker.kube.runtime.workqueue import WorkQueue
@@ -206,9 +205,7 @@ class RefResolver:
             return
         asked.waiters += 1
         try:
-            with suppress(TimeoutError):
-                async with deadline(self._clock, ANSWER_WAIT_SECONDS):
-                    await asked.done.wait()
+            await wait_for_event(asked.done, self._clock, ANSWER_WAIT_SECONDS)
         finally:
             asked.waiters -= 1
 

@@ -30,7 +30,7 @@ from stoker.api.spec.status import ApprovalRequest
 from stoker.api.spec.status import SyncStatus as Status
 from stoker.controller.rollout.gateways import RolloutMember
 from stoker.controller.rollout.inputs import RolloutInputs
-from stoker.domain.clock import parse_rfc3339, rfc3339, rfc3339_micro
+from stoker.domain.clock import EPOCH, rfc3339, rfc3339_micro, rfc3339_or
 from stoker.domain.intent.annotation_requests import APPROVAL_CLOCK_TOLERANCE, ApprovalGrant
 from stoker.domain.reasons import ConditionType
 from stoker.kube.runtime.conditions import find_condition
@@ -88,7 +88,7 @@ def decide_approval(
 def _check_approval(
     situation: RolloutInputs, request: ApprovalRequest, plans: Mapping[str, str]
 ) -> ApprovalState:
-    lapsed = request.state == "Expired" or situation.now >= _parse_time(request.expires_at)
+    lapsed = request.state == "Expired" or situation.now >= rfc3339_or(request.expires_at, EPOCH)
     why = approval_rejection(situation, request, plans)
     given = situation.requests.approval
     if lapsed:
@@ -116,7 +116,7 @@ def approval_rejection(situation: RolloutInputs, request: ApprovalRequest, plans
     who = f"the approval by {given.by[:80]!r}"
     if ahead := _future_approval_remark(situation):
         return ahead
-    if given.at <= _parse_time(request.requested_at):
+    if given.at <= rfc3339_or(request.requested_at, EPOCH):
         return f"{who} of {rfc3339(given.at)} is older than the request"
     if given.ref is not None and given.ref not in (situation.ref, str(situation.commit)):
         return f"{who} is for ref {str(given.ref)[:80]}, and {situation.ref[:80]} waits"
@@ -179,7 +179,7 @@ def _request_start(situation: RolloutInputs) -> datetime:
     last = situation.before.approval
     if last is None:
         return situation.now
-    return max(situation.now, _parse_time(last.approved_at), _parse_time(last.requested_at))
+    return max(situation.now, rfc3339_or(last.approved_at, EPOCH), rfc3339_or(last.requested_at, EPOCH))
 
 
 def _approval_request(
@@ -205,8 +205,4 @@ def _digest(member: RolloutMember) -> str:
 def _seconds_until_expiry(request: ApprovalRequest, now: datetime) -> float | None:
     if request.state != "Pending":
         return None
-    return max(0.1, (_parse_time(request.expires_at) - now).total_seconds())
-
-
-def _parse_time(text: str | None) -> datetime:
-    return parse_rfc3339(text or "1970-01-01T00:00:00Z")
+    return max(0.1, (rfc3339_or(request.expires_at, EPOCH) - now).total_seconds())

@@ -20,6 +20,7 @@ from stoker.domain.cycles import find_cycle
 from stoker.domain.errors import InvalidValue, Stalled
 from stoker.domain.intent.delivery import GatewayOrderPolicy
 from stoker.domain.reasons import Reason
+from stoker.domain.text import first_names
 
 _MAX_SHOWN = 3
 _START = ""
@@ -76,7 +77,7 @@ class RolloutOrder:
         if not self._entries or heaviest <= self._weight(member.name):
             return ""
         late = [one.name for one in self._late[stage] if self._weight(one.name) == heaviest]
-        return f"{_first_names(late)} of weight {heaviest}"
+        return f"{first_names(late, _MAX_SHOWN)} of weight {heaviest}"
 
     def _of_profiles(self, profile: str) -> str:
         if profile not in self._of_profile:
@@ -172,10 +173,5 @@ def dependency_wait_reason(
             if one.gateway.profile == name and not one.gateway.is_at(one.commit)
         ]
         if late:
-            return f"{_first_names(late)} of SyncProfile {name}"
+            return f"{first_names(late, _MAX_SHOWN)} of SyncProfile {name}"
     return ""
-
-
-def _first_names(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _MAX_SHOWN} more" if len(names) > _MAX_SHOWN else ""
-    return ", ".join(names[:_MAX_SHOWN]) + more

@@ -14,7 +14,7 @@ from stoker.api.kinds.stoker import SyncProfile
 from stoker.controller.cache.gateways import GatewayFleet
 from stoker.controller.cache.informers import ControllerInformers
 from stoker.controller.cache.objects import ResourceKey
-from stoker.controller.cache.secrets import SecretKeyNames, missing_secret, missing_secret_key
+from stoker.controller.cache.secrets import SecretKeyNames
 from stoker.controller.spec.load import LoadedSpec
 from stoker.domain.clock import Clock
 from stoker.domain.cycles import refuse_cycle
@@ -26,6 +26,7 @@ from stoker.kube.client.client import KubeClient
 from stoker.kube.client.errors import Forbidden, NotFound
 from stoker.kube.client.objects import ObjectHeader
 from stoker.kube.client.resources import STORAGE_CLASSES
+from stoker.kube.client.secret_reader import missing_secret, missing_secret_key
 from stoker.kube.watch.store import ObjectKey
 
 STORAGE_CLASS_TTL_SECONDS = 60.0

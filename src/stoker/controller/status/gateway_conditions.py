@@ -18,8 +18,7 @@ from stoker.controller.rollout import RolloutDecision
 from stoker.domain.protocol import SyncState
 from stoker.domain.reasons import ConditionType as Type
 from stoker.domain.reasons import Reason
-
-MAX_SHOWN = 5
+from stoker.domain.text import first_names
 
 
 class ConditionVerdict(NamedTuple):
@@ -253,12 +252,6 @@ def bidirectional_verdict(
 
 def conflicts_verdict(accepted: BidirectionalResult, *, on: bool) -> ConditionVerdict:
     return ConditionVerdict(Type.CONFLICT_DETECTED, *(conflict_detected(accepted) if on else (None,)))
-
-
-def first_names(names: Sequence[str]) -> str:
-    """The first few names of a list, and how many more there are."""
-    more = f" and {len(names) - MAX_SHOWN} more" if len(names) > MAX_SHOWN else ""
-    return ", ".join(names[:MAX_SHOWN]) + more
 
 
 def _unsynced_text(gateway: FleetGateway, since: str) -> str:

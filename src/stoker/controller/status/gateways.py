@@ -29,7 +29,7 @@ from stoker.controller.bidirectional.status import gateway_changes
 from stoker.controller.bidirectional.types import BidirectionalResult
 from stoker.controller.cache.gateways import FleetGateway
 from stoker.controller.cache.pods import AgentState
-from stoker.domain.clock import parse_rfc3339, rfc3339
+from stoker.domain.clock import rfc3339, rfc3339_or
 from stoker.domain.protocol import DiffReport, GatewayReport, HistoryEntryReport, RollbackRequest, SyncState
 from stoker.domain.reasons import Reason
 from stoker.snapshots.ids import belongs_to
@@ -284,10 +284,8 @@ def _diff(diff: DiffReport | None) -> DiffSummary | None:
 
 
 def _time_or_none(text: str) -> str | None:
-    try:
-        return rfc3339(parse_rfc3339(text)) if text else None
-    except (ValueError, OverflowError):
-        return None
+    moment = rfc3339_or(text, None)
+    return None if moment is None else rfc3339(moment)
 
 
 def _bounded_word(text: str) -> str | None:

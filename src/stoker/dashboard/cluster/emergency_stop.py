@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from stoker.domain.clock import parse_rfc3339, rfc3339
+from stoker.domain.clock import rfc3339, rfc3339_or
 
 
 class EmergencyStopState(NamedTuple):
@@ -49,10 +49,5 @@ def decode_emergency_stop(raw: bytes) -> EmergencyStopState:
 
 
 def _latest_time(times: list[str | None]) -> str | None:
-    moments = []
-    for text in times:
-        try:
-            moments.append(parse_rfc3339(text or ""))
-        except ValueError:
-            continue
+    moments = [moment for text in times if (moment := rfc3339_or(text, None)) is not None]
     return rfc3339(max(moments)) if moments else None

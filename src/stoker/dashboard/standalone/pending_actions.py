@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from stoker.dashboard.interfaces import ActionRefused
-from stoker.domain.clock import Clock, parse_rfc3339, rfc3339
+from stoker.domain.clock import Clock, rfc3339, rfc3339_or
 from stoker.domain.errors import Retry, StokerError
 from stoker.domain.reasons import Reason
 from stoker.engine.plan.guards import HeldPlan
@@ -130,15 +130,8 @@ class PendingActions:
             log.warning("dashboard.notes_unknown", error=str(error))
             return
         if stopped is not None:
-            self.stopped_since = _parse_time(stopped) or rfc3339(self._clock.now())
+            self.stopped_since = rfc3339(rfc3339_or(stopped.decode("ascii", "replace"), self._clock.now()))
 
     def _taken(self) -> PendingRollback | None:
         errand, self._errand = self._errand, None
         return errand
-
-
-def _parse_time(noted: bytes) -> str:
-    try:
-        return rfc3339(parse_rfc3339(noted.decode("ascii")))
-    except ValueError:
-        return ""

@@ -7,12 +7,21 @@ from typing import NamedTuple
 
 from stoker.domain.refs import GitRef, RepoUrl
 
+MINTED_KEY = "token"
+"""The key under which the controller stores the short-lived token of a GitHub App."""
+
 
 class SecretKey(NamedTuple):
     """One key of a Secret in the resource's own namespace."""
 
     name: str
     key: str
+    """Empty for a file that a command-line option names; then `name` is that option."""
+
+    @property
+    def title(self) -> str:
+        """The key as messages name it."""
+        return f"key {self.key!r} of Secret {self.name!r}" if self.key else self.name
 
 
 class GitAuthKind(StrEnum):

@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping
 from collections.abc import Set as AbstractSet
 
 from stoker.domain.paths import RelPath, collision_keys
+from stoker.domain.text import first_names
 from stoker.engine.match.globs import PathBatch
 
 
@@ -44,5 +45,4 @@ def _nearest_reason(path: str, reasons: Mapping[str, str]) -> str | None:
 
 
 def _list_paths(paths: Collection[str]) -> str:
-    some = sorted(paths)[:4]
-    return ", ".join(map(repr, map(str, some))) + (", …" if len(paths) > len(some) else "")
+    return first_names([repr(str(path)) for path in sorted(paths)], 4)

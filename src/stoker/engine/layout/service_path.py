@@ -14,6 +14,7 @@ from stoker.domain.errors import Stalled
 from stoker.domain.git_objects import CommitTree
 from stoker.domain.paths import RelPath
 from stoker.domain.reasons import Reason
+from stoker.domain.text import first_names
 from stoker.engine.layout.desired_files import MappingRoute
 
 _MAX_NAMED = 5
@@ -79,7 +80,4 @@ def _children(folder: RelPath, tree: CommitTree) -> list[str]:
 
 
 def _list_names(names: Iterable[str]) -> str:
-    every = list(names)
-    more = len(every) - _MAX_NAMED
-    listed = ", ".join(map(repr, every[:_MAX_NAMED]))
-    return f"{listed} and {more} more" if more > 0 else listed
+    return first_names([repr(name) for name in names], _MAX_NAMED)

@@ -12,6 +12,7 @@ from difflib import SequenceMatcher
 from itertools import islice
 
 from stoker.domain.git_objects import printable_name
+from stoker.domain.text import escape_unprintable
 
 CONTEXT = 3
 MAX_LINE = 2000
@@ -109,6 +110,5 @@ def _diff_lines(mark: str, lines: Sequence[bytes]) -> Iterator[str]:
 
 
 def _printable_line(line: bytes) -> str:
-    text = line[:MAX_LINE].decode(errors="replace")
-    text = "".join(c if c.isprintable() or c == "\t" else c.encode("unicode_escape").decode() for c in text)
+    text = escape_unprintable(line[:MAX_LINE].decode(errors="replace"), keep="\t")
     return text + ("…" if len(line) > MAX_LINE else "")

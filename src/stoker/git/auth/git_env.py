@@ -14,11 +14,10 @@ from typing import NamedTuple
 
 from stoker.domain.errors import Misconfigured
 from stoker.domain.refs import RepoUrl, without_userinfo
-from stoker.git.auth import https_proxy
 from stoker.git.auth.askpass import askpass_environment, install_askpass
 from stoker.git.auth.credentials import GitPassword, GitSshKey, RepoAccess, proxy_secrets
 from stoker.git.private_files import folder_for_one_call
-from stoker.http_client.proxy import check_proxy
+from stoker.http_client.proxy import check_proxy, inherited_proxies, no_proxy_variables
 
 
 class GitEnvironment(NamedTuple):
@@ -90,8 +89,8 @@ def _http_credentials(helpers: CredentialHelpers, url: RepoUrl, access: RepoAcce
         config["http.sslCAInfo"] = str(write_ca_bundle(helpers.home, access.ca))
     if access.proxy:
         config["http.proxy"] = check_proxy(access.proxy)
-        environment |= https_proxy.no_proxy_variables()
+        environment |= no_proxy_variables()
         return GitEnvironment(environment, config, tuple(access.hidden()))
-    inherited = https_proxy.inherited_proxies()
+    inherited = inherited_proxies()
     hidden = (*access.hidden(), *(part for value in inherited.values() for part in proxy_secrets(value)))
     return GitEnvironment(environment | inherited, config, hidden)

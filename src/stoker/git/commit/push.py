@@ -26,7 +26,7 @@ from stoker.domain.errors import Retry, Stalled, StokerError
 from stoker.domain.failpoints import reach_failpoint
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef, RepoUrl, without_userinfo
-from stoker.git.errors import GitFailed, SourceAuthFailed, SourceUnreachable, error_for, one_line
+from stoker.git.errors import GitFailed, SourceAuthFailed, SourceUnreachable, error_for, git_message
 from stoker.git.remote.remote import Remote
 
 TIMEOUT = 300.0
@@ -138,7 +138,7 @@ def push_error(said: str, url: RepoUrl | None, max_bytes: int | None = None) -> 
     if status is None:
         return _unanswered_push_error(said, theirs, place, url, max_bytes)
     why = status["why"]
-    words = one_line(f"{theirs} ({why})")
+    words = git_message(f"{theirs} ({why})")
     if _matches_message(_STALE_BRANCH_PATTERN, why):
         return PushBehind(f"the branch of {place} has moved on: {words}")
     if _matches_message(_TOO_LARGE_PATTERN, theirs + why):
@@ -163,12 +163,12 @@ def _unanswered_push_error(
 ) -> StokerError:
     """Return the error for a push without a status line for the branch."""
     if _matches_message(_HASH_ALGORITHM_PATTERN, said):
-        return ObjectFormatMismatch(f"{place} has ids of another length: {one_line(said)}")
+        return ObjectFormatMismatch(f"{place} has ids of another length: {git_message(said)}")
     if _matches_message(_TOO_LARGE_PATTERN, said):
-        return PushTooLarge(f"{place} does not take so much at once: {one_line(said)}")
+        return PushTooLarge(f"{place} does not take so much at once: {git_message(said)}")
     error = error_for(said, url, max_bytes)
     if isinstance(error, SourceUnreachable) and _matches_message(_READ_ONLY, said):
-        error = SourceAuthFailed(f"{place} does not let us write: {one_line(said)}")
+        error = SourceAuthFailed(f"{place} does not let us write: {git_message(said)}")
     return error
 
 

@@ -22,6 +22,7 @@ from collections.abc import Collection, Mapping
 
 from stoker.domain.errors import InvalidValue
 from stoker.domain.refs import CommitId, GitRef, RepoUrl, without_userinfo
+from stoker.domain.text import first_names
 from stoker.git.errors import RefAmbiguous, RefNotFound, SourceUnreachable
 from stoker.git.remote.remote import Remote
 
@@ -144,9 +145,9 @@ async def _complete_prefix(remote: Remote, ref: GitRef, listed: dict[str, Commit
     if not fitting:
         raise RefNotFound(f"no ref and no commit of repository {place} is called {str(ref)!r}")
     if len(fitting) > 1:
-        named = ", ".join(sorted(fitting)[:MAX_NAMED]) + (", …" if len(fitting) > MAX_NAMED else "")
         raise RefAmbiguous(
-            f"commit id {str(ref)!r} fits {len(fitting)} commits of repository {place}: {named}"
+            f"commit id {str(ref)!r} fits {len(fitting)} commits of repository {place}: "
+            f"{first_names(sorted(fitting), MAX_NAMED)}"
         )
     return fitting.pop()
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from stoker.domain.errors import Misconfigured
-from stoker.git.errors import one_line
+from stoker.git.errors import git_message
 from stoker.git.private_files import write_private
 from stoker.git.signature.armor import Signature
 from stoker.git.signature.programs import run_program
@@ -77,7 +77,7 @@ async def gpg_signer(content: SignedContent, signature: Signature, keys: bytes, 
     if valid[0].kind != _BINARY or valid[0].hash in _WEAK_HASHES:
         weak = _WEAK_HASHES.get(valid[0].hash, "text that may be changed")
         raise SignatureInvalid(f"{content.what} has a GPG signature over {weak}, which proves too little")
-    return GpgSigner(one_line(good[0].partition(" ")[2]), valid[0].primary)
+    return GpgSigner(git_message(good[0].partition(" ")[2]), valid[0].primary)
 
 
 async def _import_keys(keys: bytes, folder: Path) -> frozenset[str]:

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from stoker.domain.errors import Misconfigured
-from stoker.git.errors import one_line
+from stoker.git.errors import git_message
 from stoker.git.private_files import write_private
 from stoker.git.process.passwd import has_ssh_user
 from stoker.git.signature.armor import NAMESPACE, Signature, ssh_armor
@@ -37,7 +37,7 @@ async def ssh_signer(content: SignedContent, signature: Signature, allowed: byte
         arguments = ["-Y", "verify", "-n", NAMESPACE.decode(), "-I", name, *common]
         answer = await run_program(["ssh-keygen", *arguments], home=folder, stdin=content.payload)
         if answer.code == 0:
-            return one_line(name)
+            return git_message(name)
     key = f"ssh key {signature.fingerprint}"
     if names:
         raise SignatureInvalid(

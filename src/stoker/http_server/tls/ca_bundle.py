@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +20,7 @@ from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import StokerError
 from stoker.http_server.tls.certificate_authority import split_certificates
 from stoker.kube.client.client import KubeClient
-from stoker.kube.client.deadlines import deadline
+from stoker.kube.client.deadlines import wait_for_event
 from stoker.kube.client.objects import ObjectHeader
 from stoker.kube.client.resources import ApiResource
 from stoker.kube.runtime.backoff import Backoff
@@ -149,9 +148,7 @@ class CaBundleWriter:
             for target, watched in self._watched.items():
                 group.create_task(watched.run(), name=str(target))
             while True:
-                with contextlib.suppress(TimeoutError):
-                    async with deadline(self._clock, await self._turn()):
-                        await self._wake.wait()
+                await wait_for_event(self._wake, self._clock, await self._turn())
                 self._wake.clear()
 
     def look_again(self) -> None:

@@ -10,7 +10,6 @@ clients that trust the CA notice nothing.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 
@@ -26,7 +25,7 @@ from stoker.http_server.tls.rotation import (
     decide_rotation,
 )
 from stoker.kube.client.client import KubeClient
-from stoker.kube.client.deadlines import deadline
+from stoker.kube.client.deadlines import wait_for_event
 from stoker.kube.client.errors import AlreadyExists, Conflict, NotFound
 from stoker.kube.client.objects import ObjectHeader
 from stoker.kube.client.resources import SECRETS
@@ -192,7 +191,5 @@ class CertificateRotator:
             self._on_change(material)
 
     async def _rest(self, seconds: float) -> None:
-        with contextlib.suppress(TimeoutError):
-            async with deadline(self._clock, min(max(seconds, MIN_WAIT_SECONDS), MAX_WAIT_SECONDS)):
-                await self._wake.wait()
+        await wait_for_event(self._wake, self._clock, min(max(seconds, MIN_WAIT_SECONDS), MAX_WAIT_SECONDS))
         self._wake.clear()

@@ -9,17 +9,18 @@ aiohttp's own exceptions hold the request's headers: never chain or quote them.
 from __future__ import annotations
 
 import asyncio
-import os
 import ssl
 from collections.abc import Mapping
 
 import aiohttp
 from yarl import URL
 
-from stoker.domain.errors import Misconfigured, Retry, clear_traceback
+from stoker.domain.errors import Retry, clear_traceback
 from stoker.domain.reasons import Reason
+from stoker.http_client.network_errors import NETWORK_ERRORS, network_error_text
+from stoker.http_client.tls import client_tls_context, unverified_tls_context
 from stoker.ignition.client.address import GatewayAddress
-from stoker.ignition.client.responses import GatewayResponse, one_line
+from stoker.ignition.client.responses import GatewayResponse
 
 CONNECT_SECONDS = 5.0
 KEEPALIVE_SECONDS = 5.0
@@ -74,7 +75,7 @@ class GatewayHttp:
                     response.headers.get("Location", ""),
                     await _read_bounded(response),
                 )
-        except (aiohttp.ClientError, OSError, TimeoutError, _AnswerTooLong) as error:
+        except (*NETWORK_ERRORS, _AnswerTooLong) as error:
             sentence = f"{what}: the gateway at {self._address} {_failure_text(error, within)}"
             reason = _reason(error)
             clear_traceback(error)
@@ -99,17 +100,8 @@ async def _read_bounded(response: aiohttp.ClientResponse) -> bytes:
 
 def _context(address: GatewayAddress, ca: bytes | None, *, verified: bool) -> ssl.SSLContext:
     if not verified:
-        # Without the machine's certificate authorities, which would take a megabyte and are not used.
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-        return context
-    try:
-        context = ssl.create_default_context(cadata=None if ca is None else ca.decode("ascii", "replace"))
-    except (ssl.SSLError, ValueError):
-        raise Misconfigured(f"the certificate authority for {address} is not in PEM form") from None
-        # Python 3.13 demands extensions that the certificate authorities of many plants do not have.
-    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+        return unverified_tls_context()
+    context = client_tls_context(ca, alone=True, title=f"the certificate authority for {address}")
     # On loopback the certificate holds the gateway's public name, not localhost.
     context.check_hostname = not address.loopback
     return context
@@ -121,34 +113,8 @@ def _reason(error: Exception) -> Reason:
     return Reason.GATEWAY_ERROR if isinstance(error, _AnswerTooLong) else Reason.GATEWAY_UNREACHABLE
 
 
-_FIXED: tuple[tuple[type[Exception], str], ...] = (
-    (_AnswerTooLong, f"answers with more than {MAX_ANSWER_BYTES // 2**20} MiB"),
-    (aiohttp.ClientConnectorDNSError, "cannot be reached: its name is not known"),
-    (aiohttp.ConnectionTimeoutError, "cannot be reached: no connection in time"),
-    (aiohttp.ServerDisconnectedError, "closed the connection without an answer"),
-    (ConnectionResetError, "closed the connection without an answer"),
-    (aiohttp.ClientPayloadError, "broke off in the middle of its answer"),
-    (aiohttp.ClientResponseError, "does not answer in HTTP; if the port speaks TLS, write https://"),
-)
-
-
 def _failure_text(error: Exception, seconds: float) -> str:
     """Return the end of a sentence that begins with the gateway's address."""
-    for kind, sentence in _FIXED:
-        if isinstance(error, kind):
-            return sentence
-    match error:
-        case aiohttp.ClientConnectorCertificateError():
-            return f"shows a certificate that is not trusted: {_tls_failure_text(error.certificate_error)}"
-        case aiohttp.ClientConnectorSSLError():
-            return f"does not speak TLS there: {_tls_failure_text(error.os_error)}"
-        case TimeoutError():
-            return f"gave no answer within {seconds:g} s"
-        case OSError() if error.errno is not None and error.errno > 0:
-            return f"cannot be reached: {os.strerror(error.errno)}"
-    return f"cannot be reached: {type(error).__name__}"
-
-
-def _tls_failure_text(error: Exception) -> str:
-    words = getattr(error, "verify_message", "") or getattr(error, "reason", "") or type(error).__name__
-    return one_line(str(words), 200)
+    if isinstance(error, _AnswerTooLong):
+        return f"answers with more than {MAX_ANSWER_BYTES // 2**20} MiB"
+    return network_error_text(error, seconds)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from stoker.ignition.client.responses import one_line
+from stoker.domain.text import one_line
 
 MAX_ITEMS = 10_000
 MAX_NAME_LENGTH = 255

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
-from stoker.domain import text as domain_text
 from stoker.domain.errors import Retry, Stalled, StokerError
 from stoker.domain.reasons import Reason
 from stoker.domain.secrets import Secret
+from stoker.domain.text import one_line, quote_line
 from stoker.ignition.client.address import GatewayAddress
 
 MAX_QUOTE_LENGTH = 300
@@ -208,12 +208,7 @@ def _page_text(answer: GatewayResponse, asked: GatewayRequestInfo) -> str:
 def _quoted(text: str, asked: GatewayRequestInfo) -> str:
     """Return the gateway's text for use in a message, with the key redacted."""
     key = "" if asked.key is None else asked.key.reveal()
-    return domain_text.quote_line(text, MAX_QUOTE_LENGTH, (key, key.partition(":")[2]))
-
-
-def one_line(text: str, longest: int = MAX_QUOTE_LENGTH) -> str:
-    """Return foreign text as a short line for use in a message."""
-    return domain_text.one_line(text[: 4 * longest], longest)
+    return quote_line(text, MAX_QUOTE_LENGTH, (key, key.partition(":")[2]))
 
 
 class GatewayState(StrEnum):

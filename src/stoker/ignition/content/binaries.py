@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from stoker.domain.errors import Stalled
 from stoker.domain.intent.files import BinaryPolicy
 from stoker.domain.reasons import Reason
+from stoker.domain.text import first_names
 
 BINARY_SUFFIX = ".bin"
 _MAX_NAMED = 5
@@ -29,14 +30,13 @@ def binary_refusal(written: Iterable[str], policy: BinaryPolicy, *, signed: bool
     binaries = sorted(path for path in written if is_binary(path))
     if not binaries:
         return None
-    named = ", ".join(binaries[:_MAX_NAMED])
-    more = f" and {len(binaries) - _MAX_NAMED} more" if len(binaries) > _MAX_NAMED else ""
     why = (
         "ignition.binaryPolicy is refuse"
         if policy is BinaryPolicy.REFUSE
         else "ignition.binaryPolicy is requireSigned and git.verify asks for no signature"
     )
     return Stalled(
-        f"{named}{more} would be written, which hold code for the gateway; {why}; nothing was changed",
+        f"{first_names(binaries, _MAX_NAMED)} would be written, which hold code for the gateway; {why}; "
+        "nothing was changed",
         reason=Reason.BINARY_REFUSED,
     )

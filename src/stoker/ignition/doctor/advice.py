@@ -12,6 +12,7 @@ from collections.abc import Collection, Sequence
 from stoker.domain.errors import InvalidValue, Misconfigured, StokerError
 from stoker.domain.findings import Finding, FindingStatus
 from stoker.domain.reasons import Reason
+from stoker.domain.text import first_names
 from stoker.ignition.client.address import PLAIN_PORT, TLS_PORT, GatewayAddress
 from stoker.ignition.client.designer_sessions import DesignerSession
 from stoker.ignition.client.inventory import GatewayInfo, ModuleHealth, is_older_than_api
@@ -174,7 +175,7 @@ def modules_finding(health: ModuleHealth | None) -> Finding:
         return Finding("modules", FindingStatus.WELL, f"{len(health.healthy)} healthy, none quarantined")
     put_aside = [f"{name} ({why})" if why else name for name, why in sorted(health.quarantined.items())]
     fix = "Resources of these modules are not loaded: see the list of modules on the gateway's web page."
-    return Finding("modules", FindingStatus.NOTE, f"quarantined: {first_names(put_aside)}", fix)
+    return Finding("modules", FindingStatus.NOTE, f"quarantined: {first_names(put_aside, MAX_NAMES)}", fix)
 
 
 def designers_finding(sessions: Sequence[DesignerSession] | None) -> Finding:
@@ -197,10 +198,6 @@ def restarts_finding(tasks: Collection[str] | None) -> Finding:
         return Finding("restart", FindingStatus.UNTRIED, "this gateway does not say whether one is due")
     if not tasks:
         return Finding("restart", FindingStatus.WELL, "none is due")
-    return Finding("restart", FindingStatus.NOTE, f"a restart is due for: {first_names(sorted(tasks))}")
-
-
-def first_names(names: Sequence[str]) -> str:
-    """Return the first few names, and the number of the others."""
-    more = len(names) - MAX_NAMES
-    return ", ".join(names[:MAX_NAMES]) + (f" and {more} more" if more > 0 else "")
+    return Finding(
+        "restart", FindingStatus.NOTE, f"a restart is due for: {first_names(sorted(tasks), MAX_NAMES)}"
+    )

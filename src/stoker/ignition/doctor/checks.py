@@ -17,10 +17,11 @@ from dataclasses import dataclass, field
 from stoker.domain.errors import Retry, Stalled, StokerError
 from stoker.domain.findings import Finding, FindingStatus
 from stoker.domain.reasons import Reason
+from stoker.domain.text import first_names, one_line
 from stoker.ignition.client.api_key import ApiKeyReader, api_key_name
 from stoker.ignition.client.gateway import GatewayClient, ScanKind
 from stoker.ignition.client.inventory import GatewayInfo
-from stoker.ignition.client.responses import GatewayPresence, PathNotOffered, one_line
+from stoker.ignition.client.responses import GatewayPresence, PathNotOffered
 from stoker.ignition.doctor import advice
 
 CONNECT_SECONDS = 5.0
@@ -64,7 +65,7 @@ async def _check_address(patient: CheckedGateway) -> Finding:
     except (OSError, UnicodeError):
         raise _unreachable_error(patient, "its name is not known") from None
     addresses = sorted({str(one[4][0]) for one in found})
-    return Finding("address", FindingStatus.WELL, f"{host} is {advice.first_names(addresses)}")
+    return Finding("address", FindingStatus.WELL, f"{host} is {first_names(addresses, advice.MAX_NAMES)}")
 
 
 async def _check_port(patient: CheckedGateway) -> Finding:
@@ -155,7 +156,9 @@ async def _check_scan_lock(patient: CheckedGateway) -> Finding:
 
 async def _check_projects(patient: CheckedGateway) -> Finding:
     names = sorted(await patient.gateway.project_names())
-    return Finding("projects", FindingStatus.WELL, advice.first_names(names) if names else "none yet")
+    return Finding(
+        "projects", FindingStatus.WELL, first_names(names, advice.MAX_NAMES) if names else "none yet"
+    )
 
 
 async def _check_modules(patient: CheckedGateway) -> Finding:

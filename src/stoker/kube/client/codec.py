@@ -12,7 +12,8 @@ from typing import TypeVar
 
 import msgspec
 
-from stoker.kube.client.errors import ServerError, UnreadableResponse, one_line
+from stoker.domain.text import one_line
+from stoker.kube.client.errors import ServerError, UnreadableResponse
 
 T = TypeVar("T")
 

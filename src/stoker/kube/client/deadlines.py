@@ -1,4 +1,4 @@
-"""Timeouts that are measured by the injected clock.
+"""Timeouts that are measured by the injected clock, and waits for the first of several events.
 
 `asyncio.timeout` uses the event loop's own time, which tests cannot control. This is the same scope with the
 `Clock` as its source. The standard library still does the cancelling and uncancelling, except for one case
@@ -8,8 +8,9 @@ that some Python versions get wrong (`timeout_scope`).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 
 from stoker.domain.clock import Clock
 
@@ -51,6 +52,31 @@ async def deadline(clock: Clock, seconds: float) -> AsyncIterator[asyncio.Timeou
             yield scope
         finally:
             timer.cancel()
+
+
+async def wait_for_event(event: asyncio.Event, clock: Clock, seconds: float) -> bool:
+    """Wait until the event is set, at most so many seconds, `math.inf` for ever; return whether it is set."""
+    if seconds == math.inf:
+        return await event.wait()
+    with suppress(TimeoutError):
+        async with deadline(clock, seconds):
+            await event.wait()
+    return event.is_set()
+
+
+async def wait_for_first(*works: Awaitable[object]) -> int:
+    """Wait until one of these ends; cancel the others and wait for them; return the position of the first.
+
+    The error of a work is not raised: a caller that needs it passes a task and looks at the task's result.
+    """
+    tasks = [asyncio.ensure_future(work) for work in works]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        return next(position for position, task in enumerate(tasks) if task.done())
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def wait_for_end(

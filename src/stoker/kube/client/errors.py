@@ -26,12 +26,11 @@ from email.utils import parsedate_to_datetime
 
 import msgspec
 
-from stoker.domain import text as domain_text
 from stoker.domain.errors import Retry, Stalled, StokerError
 from stoker.domain.reasons import Reason
+from stoker.domain.text import one_line
 from stoker.kube.client.objects import ApiStatus
 
-MAX_SENTENCE_LENGTH = 1000
 # A wrong clock or a broken proxy must not delay an object for a week.
 MAX_RETRY_AFTER_SECONDS = 300.0
 
@@ -183,11 +182,6 @@ def retry_after(headers: Mapping[str, str], said: ApiStatus | None = None) -> fl
     if said and said.details and said.details.retry_after_seconds > 0:
         return min(float(said.details.retry_after_seconds), MAX_RETRY_AFTER_SECONDS)
     return None
-
-
-def one_line(text: str, longest: int = MAX_SENTENCE_LENGTH) -> str:
-    """Return foreign text for use in a message: no line breaks, no control characters, truncated."""
-    return domain_text.one_line(text, longest)
 
 
 def _error_class(status: int, said: ApiStatus) -> type[ApiError]:

@@ -28,7 +28,7 @@ from yarl import URL
 
 from stoker.domain.clock import Clock
 from stoker.domain.errors import InvalidValue, clear_traceback
-from stoker.kube.client import network_errors
+from stoker.http_client.network_errors import NETWORK_ERRORS, network_error_text
 from stoker.kube.client.errors import (
     ApiServerUnreachable,
     ResponseTooLarge,
@@ -236,12 +236,10 @@ class Transport:
         """Convert foreign exceptions."""
         try:
             yield
-        except network_errors.NETWORK_ERRORS as error:
+        except NETWORK_ERRORS as error:
             if isinstance(error, aiohttp.ClientConnectorCertificateError):
                 self._tls = None  # the CA file may have been replaced since it was read
-            sentence = (
-                f"{request.what}: {self._config.server} {network_errors.network_error_reason(error, seconds)}"
-            )
+            sentence = f"{request.what}: {self._config.server} {network_error_text(error, seconds)}"
             clear_traceback(error)
         else:
             return

@@ -183,7 +183,7 @@ def _exec_cluster_info(cluster: KubeconfigCluster, server: str, trust: ServerTru
         "server": server,
         "tls-server-name": cluster.tls_server_name,
         "insecure-skip-tls-verify": cluster.insecure_skip_tls_verify,
-        "certificate-authority-data": base64.b64encode(authority.encode()).decode() if authority else "",
+        "certificate-authority-data": base64.b64encode(authority).decode() if authority else "",
         "proxy-url": cluster.proxy_url.reveal() if cluster.proxy_url else "",
     }
     for extension in cluster.extensions or ():

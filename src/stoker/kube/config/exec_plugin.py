@@ -22,7 +22,7 @@ import msgspec
 from stoker.domain.clock import Clock, parse_rfc3339, rfc3339
 from stoker.domain.errors import Misconfigured
 from stoker.domain.secrets import HIDDEN, Secret
-from stoker.kube.client.errors import one_line
+from stoker.domain.text import one_line
 from stoker.kube.config.credentials import RequestIdentity, bearer_header, decode_secret
 from stoker.kube.config.tls import ClientCertificate
 

@@ -17,7 +17,7 @@ import yaml
 
 from stoker.domain.errors import Misconfigured
 from stoker.domain.secrets import Secret
-from stoker.kube.client.errors import one_line
+from stoker.domain.text import one_line
 from stoker.kube.config.credentials import decode_secret
 from stoker.kube.config.files import read_bounded
 

@@ -17,8 +17,9 @@ from datetime import datetime
 from pathlib import Path
 
 from stoker.domain.clock import rfc3339
-from stoker.domain.errors import Misconfigured
+from stoker.domain.errors import InvalidValue, Misconfigured
 from stoker.domain.secrets import Secret
+from stoker.http_client.tls import client_tls_context, unverified_tls_context
 from stoker.kube.config.files import read_bounded
 
 
@@ -63,31 +64,26 @@ class ServerTrust:
 
     def context(self, certificate: ClientCertificate | None = None) -> ssl.SSLContext:
         """Return a context for one identity; raise Misconfigured if the CA cannot be read."""
-        authority = self.authority()
         try:
-            context = ssl.create_default_context(cadata=authority)
-        except (ssl.SSLError, ValueError):
-            raise Misconfigured(f"{self._authority_name} holds no certificate in PEM form") from None
-        # Python 3.13 requires extensions that old kubeadm CAs do not have; Go never did.
-        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
-        if self.insecure:
-            context.check_hostname = False
-            context.verify_mode = ssl.CERT_NONE
+            context = (
+                unverified_tls_context()
+                if self.insecure
+                else client_tls_context(self.authority(), alone=True, title=self._authority_name)
+            )
+        except InvalidValue as error:
+            raise Misconfigured(error.message) from None
         if certificate is not None:
             load_certificate(context, certificate.chain, certificate.key)
         return context
 
-    def authority(self) -> str | None:
+    def authority(self) -> bytes | None:
         """Return the CA certificates as PEM; None means those that the system trusts."""
         data = self.ca_data
         if self.ca_file is not None and data is None:
             data = read_bounded(self.ca_file, self._authority_name)
-        if data is None:
-            return None
-        text = data.decode("ascii", "replace")
-        if not text.strip():  # ssl treats an empty text as no CA, and would use the system's
+        if data is not None and not data.strip():
             raise Misconfigured(f"{self._authority_name} is empty")
-        return text
+        return data
 
     @property
     def _authority_name(self) -> str:

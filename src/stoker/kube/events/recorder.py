@@ -9,7 +9,6 @@ ten minutes. On `stop` all pending Events are written at once, within a deadline
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import math
 import re
 import secrets
@@ -19,7 +18,7 @@ from stoker.domain.clock import Clock, SystemClock, rfc3339
 from stoker.domain.errors import Retry
 from stoker.domain.reasons import Reason
 from stoker.kube.client.client import KubeClient
-from stoker.kube.client.deadlines import deadline, wait_for_end
+from stoker.kube.client.deadlines import wait_for_end, wait_for_event
 from stoker.kube.client.errors import AlreadyExists, NotFound
 from stoker.kube.client.objects import ObjectHeader
 from stoker.kube.client.resources import EVENTS
@@ -156,12 +155,7 @@ class EventRecorder:
     async def _sleep(self, seconds: float) -> None:
         """Sleep until a report arrives or the time has passed."""
         self._wake.clear()
-        if seconds == math.inf:
-            await self._wake.wait()
-            return
-        with contextlib.suppress(TimeoutError):
-            async with deadline(self._clock, seconds):
-                await self._wake.wait()
+        await wait_for_event(self._wake, self._clock, seconds)
 
     async def _write(self, series: EventSeries) -> None:
         count = series.count

@@ -19,7 +19,7 @@ from stoker.api.meta import Condition, ConditionStatus
 from stoker.domain.clock import rfc3339
 from stoker.domain.errors import InvalidValue, Stalled, StokerError
 from stoker.domain.reasons import ConditionType, Reason
-from stoker.kube.client.errors import one_line
+from stoker.domain.text import one_line
 from stoker.telemetry.redaction import redact_text
 
 MAX_MESSAGE_LENGTH = 1024  # the API allows 32,768, which is too long to read

@@ -23,6 +23,7 @@ import msgspec
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import InvalidValue
 from stoker.http_server.tls.mutual import MutualTls
+from stoker.kube.client.deadlines import wait_for_first
 from stoker.reverser.authors.attribution import AuthorAttribution
 from stoker.reverser.authors.facts import MAX_GROUP_TEXT, MAX_GROUPS, MAX_NAME_LENGTH, AuthorFact
 from stoker.reverser.authors.replica_link import BATCH, MAX_WAITING, PendingFact, ReplicaAddress, ReplicaLink
@@ -195,13 +196,7 @@ class ReplicaPeers:
             )
 
     async def _rest(self) -> None:
-        waiting = asyncio.ensure_future(self._look.wait())
-        pause = asyncio.ensure_future(self._clock.sleep(RESOLVE_SECONDS))
-        try:
-            await asyncio.wait((waiting, pause), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            waiting.cancel()
-            pause.cancel()
+        await wait_for_first(self._look.wait(), self._clock.sleep(RESOLVE_SECONDS))
         self._look.clear()
 
     def _readings(self) -> Iterable[MetricReading]:

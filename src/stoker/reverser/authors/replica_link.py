@@ -9,7 +9,6 @@ be needed are always dropped.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import ipaddress
 from collections import Counter, deque
 from typing import NamedTuple
@@ -20,7 +19,7 @@ import msgspec
 from stoker.domain.clock import Clock
 from stoker.domain.errors import InvalidValue
 from stoker.http_server.tls.mutual import MutualTls
-from stoker.kube.client.deadlines import deadline
+from stoker.kube.client.deadlines import wait_for_event
 from stoker.kube.runtime.backoff import Backoff
 from stoker.telemetry.logs import get_logger
 
@@ -127,9 +126,7 @@ class ReplicaLink:
 
     async def _pause(self, seconds: float) -> None:
         self._nudged.clear()
-        with contextlib.suppress(TimeoutError):
-            async with deadline(self._clock, seconds):
-                await self._nudged.wait()
+        await wait_for_event(self._nudged, self._clock, seconds)
 
     def _next(self) -> list[PendingFact]:
         """Return the next batch, without facts that are too old to be needed."""

@@ -13,7 +13,6 @@ information. It must never create the object, and never write before the first s
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from typing import Any, NamedTuple
 
 import msgspec
@@ -22,7 +21,7 @@ from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import StokerError
 from stoker.http_server.tls.ca_bundle import VALIDATING
 from stoker.kube.client.client import KubeClient
-from stoker.kube.client.deadlines import deadline
+from stoker.kube.client.deadlines import wait_for_event
 from stoker.kube.client.objects import ObjectHeader
 from stoker.kube.client.resources import ApiResource
 from stoker.kube.client.served_kinds import KindCatalog
@@ -129,9 +128,7 @@ class WebhookRegistration:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._watched.run(), name="webhook configuration")
             while True:
-                with contextlib.suppress(TimeoutError):
-                    async with deadline(self._clock, await self._turn()):
-                        await self._wake.wait()
+                await wait_for_event(self._wake, self._clock, await self._turn())
                 self._wake.clear()
 
     async def _turn(self) -> float:

@@ -9,7 +9,7 @@ few seconds.
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -31,7 +31,7 @@ from stoker.domain.errors import StokerError
 from stoker.domain.reasons import ConditionType as Type
 from stoker.domain.reasons import Reason
 from stoker.kube.client.client import KubeClient
-from stoker.kube.client.deadlines import deadline
+from stoker.kube.client.deadlines import wait_for_event
 from stoker.kube.client.errors import Invalid, NotFound
 from stoker.kube.client.kinds import rest_resource
 from stoker.kube.events.recorder import EventRecorder
@@ -219,12 +219,8 @@ class StatusWriter:
         self._again_at = due if self._again_at is None else min(due, self._again_at)
 
     async def _rest(self) -> None:
-        if self._again_at is None:
-            await self._stirred.wait()
-            return
-        with contextlib.suppress(TimeoutError):
-            async with deadline(self._clock, max(0.0, self._again_at - self._clock.monotonic())):
-                await self._stirred.wait()
+        due = math.inf if self._again_at is None else max(0.0, self._again_at - self._clock.monotonic())
+        await wait_for_event(self._stirred, self._clock, due)
 
 
 class _WrittenMeta(msgspec.Struct, rename="camel"):

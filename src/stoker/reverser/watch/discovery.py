@@ -8,13 +8,12 @@ one API group, the catalog is marked incomplete, and no kind counts as removed.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable
 
 from stoker.domain.clock import Clock
 from stoker.domain.errors import StokerError
 from stoker.kube.client.client import KubeClient
-from stoker.kube.client.deadlines import deadline
+from stoker.kube.client.deadlines import wait_for_event
 from stoker.kube.client.discovery import Discovery
 from stoker.kube.client.served_kinds import KindCatalog
 from stoker.kube.client.token_bucket import TokenBucket
@@ -85,8 +84,4 @@ class DiscoveryLoop:
 
     async def _rest(self, seconds: float) -> bool:
         """Wait for the given time; return True at once when CRDs or APIServices change."""
-        with contextlib.suppress(TimeoutError):
-            async with deadline(self._clock, seconds):
-                await self._changed.wait()
-                return True
-        return False
+        return await wait_for_event(self._changed, self._clock, seconds)

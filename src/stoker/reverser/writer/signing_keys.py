@@ -11,13 +11,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from stoker.api.kinds.destinations import GitRepoConfig
-from stoker.domain.secrets import Secret
+from stoker.domain.intent.source import SecretKey
+from stoker.git.auth.secret_login import SSH_KEYS
 from stoker.git.commit.types import CommitSigner
 from stoker.git.signature.sign import SigningFailed
 from stoker.kube.client.client import KubeClient
+from stoker.kube.client.secret_reader import NamespaceSecretReader
 from stoker.reverser.destinations import RepoConfigRef
 from stoker.reverser.manifest.named_secrets import SecretRef
-from stoker.reverser.writer.credentials import SSH_KEYS, read_secret
 from stoker.reverser.writer.signing_key_check import CheckedSigningKey, check_signing_key
 
 
@@ -76,9 +77,9 @@ class _SecretKeySigner:
 
     async def look(self) -> CheckedSigningKey:
         """Return the checked key as its Secret holds it now."""
-        values = await read_secret(self._client, self.secret)
+        reader = NamespaceSecretReader(self._client, self.secret.namespace)
+        key = await reader.value(*(SecretKey(self.secret.name, each) for each in SSH_KEYS))
         where = f"Secret {self.secret.namespace}/{self.secret.name}"
-        key: Secret = values.value(*SSH_KEYS)
         digest = hashlib.sha256(key.reveal_bytes()).digest()
         if self._signing is None or digest != self._digest:
             try:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 
 from stoker.domain.clock import Clock
 from stoker.domain.errors import StokerError
-from stoker.kube.client.deadlines import deadline
+from stoker.kube.client.deadlines import deadline, wait_for_event
 from stoker.kube.leader.fencing import Leadership, LeadershipLost
 from stoker.kube.runtime.result import as_stoker_error
 from stoker.reverser.destinations import BranchKey, RepoConfigRef, WritableDestination
@@ -176,6 +176,4 @@ class BranchWorker:
         if pause <= 0:
             await asyncio.sleep(0)
             return
-        with contextlib.suppress(TimeoutError):
-            async with deadline(self._clock, pause):
-                await self._stirred.wait()
+        await wait_for_event(self._stirred, self._clock, pause)

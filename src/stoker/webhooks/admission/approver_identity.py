@@ -15,6 +15,7 @@ from collections.abc import Collection, Mapping
 from datetime import datetime
 
 from stoker.api.to_intent.annotation_requests import APPROVED_AT, APPROVED_BY, APPROVED_PLAN, APPROVED_REF
+from stoker.domain.clock import rfc3339_or
 from stoker.domain.intent.annotation_requests import APPROVAL_CLOCK_TOLERANCE
 from stoker.domain.intent.delivery import ApprovalPolicy
 
@@ -68,11 +69,8 @@ def _is_name(annotation: str) -> bool:
 
 def _is_in_future(text: str, now: datetime) -> bool:
     """Return whether a time is later than clock skew explains; an invalid time approves nothing anyway."""
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        return False
-    return moment.tzinfo is not None and moment > now + APPROVAL_CLOCK_TOLERANCE
+    moment = rfc3339_or(text, None)
+    return moment is not None and moment > now + APPROVAL_CLOCK_TOLERANCE
 
 
 def _approval_annotations(annotations: Mapping[str, str], group: str) -> dict[str, str]:

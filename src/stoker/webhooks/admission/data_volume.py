@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from stoker.api.to_intent.pod_facts import PREFIX, PodAnnotationKey
 from stoker.domain.errors import Stalled
 from stoker.domain.reasons import Reason
+from stoker.domain.text import first_names
 from stoker.webhooks.admission.pod_model import (
     PodContainer,
     PodSecurityContext,
@@ -154,8 +155,7 @@ def _list_mounts(found: list[_MountedVolume]) -> str:
     said = [
         f"{one.mount.name!r} at {one.mount.mount_path} in container {one.container.name!r}" for one in found
     ]
-    more = [f"and {len(said) - _MAX_SHOWN} more"] if len(said) > _MAX_SHOWN else []
-    return ", ".join(said[:_MAX_SHOWN] + more)
+    return first_names(said, _MAX_SHOWN)
 
 
 def _volume_not_found(why: str) -> Stalled:

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from stoker.domain.errors import InvalidValue
-from stoker.kube.client.errors import one_line
+from stoker.domain.text import one_line
 
 T = TypeVar("T")
 

@@ -9,14 +9,14 @@ no resource names it any more. Until the new value is read, the old value counts
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Collection, Iterable
-from contextlib import suppress
 
 from stoker.domain.clock import Clock
 from stoker.domain.errors import Retry, StokerError
 from stoker.domain.intent.source import SecretKey
 from stoker.domain.secrets import Secret
-from stoker.kube.client.deadlines import deadline
+from stoker.kube.client.deadlines import wait_for_event
 from stoker.kube.runtime.backoff import Backoff
 from stoker.telemetry.logs import get_logger
 
@@ -74,22 +74,13 @@ class CallerKeyring:
         return self._filled
 
     async def run(self) -> None:
-        """Read due keys until cancelled."""
+        """Read keys when they are due, or when the backoff after a failure ends, until cancelled."""
         failures = 0
         while True:
-            await self._rest(failures)
+            await wait_for_event(self._wake, self._clock, _PAUSES.delay(failures) if failures else math.inf)
             self._wake.clear()
             failed = [place for place in sorted(self._due, key=_sort_key) if not await self._renewed(place)]
             failures = failures + 1 if failed else 0
-
-    async def _rest(self, failures: int) -> None:
-        """Wait until a key is due, or until the backoff after a failure ends."""
-        if not failures:
-            await self._wake.wait()
-            return
-        with suppress(TimeoutError):
-            async with deadline(self._clock, _PAUSES.delay(failures)):
-                await self._wake.wait()
 
     async def _renewed(self, place: CallerKeyPlace) -> bool:
         """Read a key; return False if the API server failed and the read must be retried."""

@@ -79,9 +79,9 @@ def test_what_is_missing_is_named_with_its_place_and_never_with_its_content(
     with pytest.raises(Misconfigured, match="is empty"):
         secrets.read(TOKEN)
     pod.mount("git-credentials", {"token": "s3cret\nlines"})
-    with pytest.raises(Misconfigured, match="one line of text") as why:
+    with pytest.raises(InvalidValue, match="one line of text") as malformed:
         secrets.line(TOKEN)
-    assert "s3cret" not in why.value.message
+    assert "s3cret" not in malformed.value.message
     pod.mount("git-credentials", {"token": "x" * (MAX_BYTES + 1)})
     with pytest.raises(Misconfigured, match="larger than"):
         secrets.read(TOKEN)

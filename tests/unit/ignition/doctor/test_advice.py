@@ -7,6 +7,7 @@ import pytest
 from stoker.domain.errors import InvalidValue, Retry, Stalled, StokerError
 from stoker.domain.findings import Finding, FindingStatus
 from stoker.domain.reasons import Reason
+from stoker.domain.text import first_names
 from stoker.ignition.client.address import GatewayAddress
 from stoker.ignition.client.designer_sessions import DesignerSession
 from stoker.ignition.client.inventory import GatewayInfo, ModuleHealth
@@ -50,7 +51,7 @@ def untrusted(why: str) -> Retry:
             PLAIN,
             "write https://gw.plant.example:8088",
         ),
-        (unreachable("does not speak TLS there: WRONG"), SECURE, "write http://gw.plant.example:8043"),
+        (unreachable("does not speak TLS: WRONG"), SECURE, "write http://gw.plant.example:8043"),
         (untrusted("self-signed certificate"), SECURE, "--gateway-ca-file"),
         (untrusted("certificate has expired"), SECURE, "Renew"),
         (
@@ -143,7 +144,10 @@ def test_nothing_unusual_is_called_well() -> None:
 
 
 def test_long_lists_are_cut() -> None:
-    assert advice.first_names([str(n) for n in range(12)]) == "0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more"
+    assert (
+        first_names([str(n) for n in range(12)], advice.MAX_NAMES)
+        == "0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more"
+    )
 
 
 def test_a_finding_is_one_line_and_its_fix_another() -> None:

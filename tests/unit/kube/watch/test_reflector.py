@@ -336,7 +336,7 @@ async def test_streams_that_end_together_do_not_come_back_together() -> None:
 
 
 async def test_silence_is_no_error_but_is_noticed_and_ends_in_a_list() -> None:
-    silence: Sequence[Answer] = [Pass(90.0), ApiServerUnreachable("said nothing for 90 s")]
+    silence: Sequence[Answer] = [Pass(90.0), ApiServerUnreachable("did not answer within 90 s")]
     environment = ReflectorEnvironment(
         [[page("10")]], [silence] * STANDSTILLS + [[FOREVER]], idle_timeout=90.0
     )

@@ -1,8 +1,8 @@
-"""Describes network errors as text.
+"""Describes a failed connection as text, for the API server, gateways, registries and all other services.
 
 aiohttp's exceptions contain the request's headers and the proxy's address, so their own texts are never
 shown: the class of the exception selects a sentence, and only the texts of the operating system or OpenSSL
-are repeated.
+are repeated. Import it only where aiohttp is used anyway.
 """
 
 from __future__ import annotations
@@ -12,27 +12,28 @@ import ssl
 
 import aiohttp
 
-from stoker.kube.client.errors import one_line
+from stoker.domain.text import one_line
 
 NETWORK_ERRORS = (aiohttp.ClientError, OSError, TimeoutError)
 """All exceptions of a request besides our own; TLS errors are OSErrors."""
 
+_MAX_LENGTH = 200
 _FIXED: tuple[tuple[type[Exception], str], ...] = (
     (aiohttp.ClientConnectorDNSError, "cannot be reached: its name is not known"),
     (aiohttp.ServerDisconnectedError, "closed the connection without an answer"),
     (aiohttp.ClientPayloadError, "broke off in the middle of its answer"),
-    (aiohttp.ClientResponseError, "does not answer in HTTP"),
+    (aiohttp.ClientResponseError, "does not answer in HTTP; if the port speaks TLS, write https://"),
     (ConnectionResetError, "closed the connection without an answer"),
 )
 
 
-def network_error_reason(error: Exception, seconds: float) -> str:
-    """Return the end of a sentence that begins with the server's address."""
+def network_error_text(error: Exception, seconds: float) -> str:
+    """Return the end of a sentence that begins with the server's address; `seconds` is the time limit."""
     match error:
         case aiohttp.ClientConnectorCertificateError():
             return f"shows a certificate that is not trusted: {_tls_error_text(error.certificate_error)}"
         case aiohttp.ClientConnectorSSLError():
-            return f"cannot be talked to over TLS: {_tls_error_text(error.os_error)}"
+            return f"does not speak TLS: {_tls_error_text(error.os_error)}"
         case aiohttp.ClientProxyConnectionError():
             return f"cannot be reached: the proxy does not answer: {_os_error_text(error.os_error)}"
         case aiohttp.ClientHttpProxyError():
@@ -40,9 +41,9 @@ def network_error_reason(error: Exception, seconds: float) -> str:
         case aiohttp.ConnectionTimeoutError():
             return "cannot be reached: no connection in time"
         case ssl.SSLError():
-            return f"cannot be talked to over TLS: {_tls_error_text(error)}"
+            return f"does not speak TLS: {_tls_error_text(error)}"
         case TimeoutError():
-            return f"said nothing for {seconds:g} s"
+            return f"did not answer within {seconds:g} s"
     for kind, sentence in _FIXED:
         if isinstance(error, kind):
             return sentence
@@ -57,9 +58,9 @@ def _os_error_text(error: OSError) -> str:
     """
     if error.errno is not None and error.errno > 0:
         return os.strerror(error.errno)
-    return one_line(error.strerror or type(error).__name__, 200)
+    return one_line(error.strerror or type(error).__name__, _MAX_LENGTH)
 
 
 def _tls_error_text(error: Exception) -> str:
     words = getattr(error, "verify_message", "") or getattr(error, "reason", "") or type(error).__name__
-    return one_line(str(words), 200)
+    return one_line(str(words), _MAX_LENGTH)
