@@ -37,7 +37,7 @@ def test_a_plan_is_approved_where_it_is_looked_at_from_near(
     page = open_page(fleet.url, size=(390, 844))
     page.locator("#gateways").get_by_role("link", name="line-3", exact=True).click()
     plan = page.get_by_role("complementary").get_by_role("region", name="Plan")
-    expect(plan).to_contain_text("waits for approval, for 4 gateways of line-3")
+    expect(plan).to_contain_text("is waiting for approval, for 4 gateways of line-3")
     plan.get_by_role("button", name="Approve").click()
     page.get_by_role("dialog").get_by_role("button", name="Approve", exact=True).click()
     expect(plan).to_be_hidden()
@@ -49,7 +49,7 @@ def test_a_plan_is_approved_where_it_is_looked_at_from_near(
 def test_approve_names_the_plan_that_was_shown(fleet: FakeFleetServer, open_page: OpenPage) -> None:
     page = open_page(fleet.url)
     card = page.locator(".approval")
-    expect(card).to_contain_text("wants to deliver v13")
+    expect(card).to_contain_text("will deliver v13")
     card.get_by_role("button", name="Approve…").click()
     dialog = page.get_by_role("dialog")
     expect(dialog).to_contain_text("goes to 4 gateways as soon as you approve")
@@ -97,7 +97,7 @@ def test_rollback_to_a_commit_says_what_happens(fleet: FakeFleetServer, open_pag
     assert given(fleet) == [order(DashboardAction.ROLLBACK, "line-1", to_commit=to)]
     follow = page.get_by_role("button", name="Follow v12 again…")
     follow.click()
-    page.get_by_role("dialog").get_by_role("button", name="Follow it again").click()
+    page.get_by_role("dialog").get_by_role("button", name="Follow the ref again").click()
     assert given(fleet, 2)[1] == order(DashboardAction.RELEASE, "line-1")
     expect(follow).to_have_count(0)
 
@@ -109,8 +109,8 @@ def test_rollback_to_a_snapshot_is_for_one_gateway(fleet: FakeFleetServer, open_
     dialog = page.get_by_role("dialog")
     snapshot = "line-1-filler-20260302-081500"
     dialog.get_by_role("radio", name=snapshot).check()
-    expect(dialog).to_contain_text("Only line-1-filler goes back")
-    expect(dialog).to_contain_text("The other 4 gateways of line-1 go on")
+    expect(dialog).to_contain_text("Only line-1-filler is rolled back")
+    expect(dialog).to_contain_text("The other 4 gateways of line-1 stay unchanged")
     dialog.get_by_role("button", name="Roll back").click()
     wanted = order(DashboardAction.ROLLBACK, "line-1", gateway="line-1-filler", to_snapshot=snapshot)
     assert given(fleet) == [wanted]
@@ -120,15 +120,15 @@ def test_a_second_rollback_does_not_replace_the_first(fleet: FakeFleetServer, op
     page = open_page(fleet.url)
     opened(page, "line-1")
     for back, whom in (
-        (RollbackView(to_snapshot="line-1-filler-20260302-081500"), "send v12 to line-1-filler."),
-        (RollbackView(to_commit=sample_fleets.commit("v10")), "send v12 to all 5 gateways of line-1."),
+        (RollbackView(to_snapshot="line-1-filler-20260302-081500"), "sync v12 to line-1-filler."),
+        (RollbackView(to_commit=sample_fleets.commit("v10")), "sync v12 to all 5 gateways of line-1."),
     ):
         fleet.put(msgspec.structs.replace(fleet.resource("plant/Stoker/line-1"), rollback=back))
         expect(page.get_by_role("complementary")).to_contain_text(back.to_snapshot or str(back.to_commit)[:8])
         page.get_by_role("button", name="Roll back…").click()
         dialog = page.get_by_role("dialog", name="line-1 is already rolled back")
         expect(dialog).to_contain_text(whom)
-        expect(dialog).to_contain_text("let line-1 follow v12 again first")
+        expect(dialog).to_contain_text("first let line-1 follow v12 again")
         dialog.get_by_role("button", name="Close").press("Enter")
         expect(dialog).to_be_hidden()
     assert fleet.orders == []
@@ -142,7 +142,7 @@ def test_a_standalone_machine_can_roll_back_twice_and_stays_stopped_over_a_resta
     with FakeFleetServer.start(one, mode="standalone") as served:
         page = open_page(served.url)
         page.get_by_role("button", name="Emergency stop").click()
-        expect(page.get_by_role("dialog")).to_contain_text("until a user resumes, also over a restart")
+        expect(page.get_by_role("dialog")).to_contain_text("until a user resumes, also across restarts")
         page.keyboard.press("Escape")
         page.locator("#lone").get_by_role("link", name="History and snapshots").click()
         side = page.get_by_role("complementary")
@@ -172,8 +172,8 @@ def test_the_emergency_stop_takes_two_steps_and_cannot_be_overlooked(
     assert given(fleet) == [order(DashboardAction.STOP)]
     expect(page.get_by_role("heading", name="Emergency stop is on")).to_be_visible()
     assert page.title() == "STOPPED · Stoker"
-    page.get_by_role("button", name="Let everything go on…").click()
-    page.get_by_role("dialog").get_by_role("button", name="Let everything go on").click()
+    page.get_by_role("button", name="Resume everything…").click()
+    page.get_by_role("dialog").get_by_role("button", name="Resume everything").click()
     assert given(fleet, 2)[1] == order(DashboardAction.GO_ON)
     expect(page.get_by_role("heading", name="Emergency stop is on")).to_be_hidden()
     expect(stop).to_be_visible()

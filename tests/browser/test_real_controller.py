@@ -70,16 +70,16 @@ def test_every_state_of_real_resources_is_shown_and_a_lost_permission_closes_the
         rows = page.get_by_role("row")
         for gateway, *words in (
             ("failing-0", "Failed", "the gateway cannot be reached"),
-            ("held-0", "Held", "grace (site)", "Somebody works on it in a designer"),
-            ("drifting-0", "Drifted", "1 file", "Somebody changed files on the gateway"),
-            ("back-0", "Rolled back", old[:8], "does not follow its ref"),
+            ("held-0", "Held", "grace (site)", "A project is open in a Designer"),
+            ("drifting-0", "Drifted", "1 file", "Files were changed on the gateway"),
+            ("back-0", "Rolled back", old[:8], "does not follow the ref"),
         ):
             row = rows.filter(has=page.get_by_role("link", name=gateway, exact=True))
             for word in words:
                 expect(row).to_contain_text(word)
         for name, word in (
             ("back", f"Rolled back to {old[:8]}"),
-            ("lonely", "No gateway belongs to it yet"),
+            ("lonely", "No gateway uses this resource yet"),
             ("lost", "none.git"),
         ):
             group = page.locator(f'tbody[data-id="{namespace}/Stoker/{name}"] .head')
@@ -90,5 +90,5 @@ def test_every_state_of_real_resources_is_shown_and_a_lost_permission_closes_the
 
         binding = f"/apis/{RBAC}/v1/namespaces/{namespace}/rolebindings/auditor-stoker-viewer"
         assert kinds.request("DELETE", binding).status == 200
-        expect(page.get_by_role("heading", level=1)).to_have_text("Nothing to see yet")
-        expect(page.locator("#nothing")).to_contain_text("none that your account may see")
+        expect(page.get_by_role("heading", level=1)).to_have_text("No resources yet")
+        expect(page.locator("#nothing")).to_contain_text("your account has no permission to see them")

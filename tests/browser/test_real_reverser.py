@@ -104,8 +104,8 @@ def test_every_state_of_its_destinations_is_shown(
         page = open_page(f"http://127.0.0.1:{port}", token=boss.reveal())
         look = ScreenshotRun(page, whole=True)
 
-        headline(page, "Nothing to see yet")
-        expect(page.locator("#nothing")).to_contain_text("A GitDestination writes the cluster to git")
+        headline(page, "No resources yet")
+        expect(page.locator("#nothing")).to_contain_text("A GitDestination writes cluster objects to git")
         expect(page.get_by_role("searchbox")).to_be_hidden()
         look("reverser-nothing")
 
@@ -114,7 +114,7 @@ def test_every_state_of_its_destinations_is_shown(
         headline(page, "1 destination without a rule")
         expect(page.locator("#nothing")).to_be_hidden()
         card = page.locator(".destination", has_text="production")
-        expect(card).to_contain_text("No rule sends anything here yet")
+        expect(card).to_contain_text("No rule writes to this destination yet")
         look("reverser-no-rule")
 
         site.rule()
@@ -134,7 +134,7 @@ def test_every_state_of_its_destinations_is_shown(
             site.until_files(Repository(prod), {site.map_path("recipe"): f"dose {number}"})
         headline(page, "The destination is up to date")
         expect(card).to_contain_text("bob")
-        expect(card).to_contain_text("for the last change")
+        expect(card).to_contain_text("from the last change to its push")
         expect(card.locator(".recent").first.get_by_role("listitem")).to_have_count(3)
         older = card.locator("summary")
         older.focus()
@@ -148,8 +148,8 @@ def test_every_state_of_its_destinations_is_shown(
         prod.rename(hidden)
         write(site, "bob", "recipe", "dose 10")
         headline(page, "1 destination failed")
-        expect(card).to_contain_text("It is tried again by itself")
-        expect(card).to_contain_text("1 change, the oldest waits for")
+        expect(card).to_contain_text("Stoker retries automatically")
+        expect(card).to_contain_text("1 change, the oldest has waited for")
         expect(card).not_to_contain_text("Lag")
         expect(card.locator("details")).to_have_attribute("open", "")
         expect(older).to_be_focused()
@@ -172,12 +172,12 @@ def test_every_state_of_its_destinations_is_shown(
         page.get_by_role("button", name="Emergency stop").click()
         dialog = page.get_by_role("dialog")
         expect(dialog).to_contain_text("which are not on this page")
-        expect(dialog).to_contain_text("What changes in the cluster is still written to git")
+        expect(dialog).to_contain_text("Changes in the cluster are still written to git")
         look("reverser-asked-to-stop", stop=False)
         page.keyboard.press("Escape")
         stopped = {"metadata": {"name": PAUSE_MAP}, "data": {"paused": "true"}}
         RbacEnvironment(site.cluster, site.namespace, "").objects().post("/api/v1", "configmaps", stopped)
-        expect(page.locator("#stopped")).to_contain_text("is still written to git")
+        expect(page.locator("#stopped")).to_contain_text("are still written to git")
         look("reverser-stopped")
     assert look.wrong == {}
 

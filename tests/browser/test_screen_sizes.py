@@ -28,7 +28,7 @@ def test_the_main_states_can_be_read_and_used(open_page: OpenPage, size: str) ->
         look("sign-in", stop=False)
         page.get_by_label("Token").fill(EDITOR)
         page.keyboard.press("Enter")
-        expect(page.get_by_role("heading", level=1)).to_have_text("All 240 gateways are in step")
+        expect(page.get_by_role("heading", level=1)).to_have_text("All 240 gateways are in sync")
         look("in-step")
         page.get_by_role("button", name="Emergency stop").click()
         look("asked-to-stop", stop=False)

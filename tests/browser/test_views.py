@@ -43,10 +43,10 @@ def test_the_fleet_at_a_glance(fleet: FakeFleetServer, open_page: OpenPage) -> N
     assert counts == [
         "1 failed",
         "1 drifted",
-        "1 held by designers",
+        "1 open in a Designer",
         "7 waiting",
         "2 syncing",
-        "41 in step",
+        "41 in sync",
     ]
     assert page.title() == "(3) 1 gateway failed, 1 resource has a problem · Stoker"
 
@@ -61,7 +61,7 @@ def test_problems_are_first_and_each_gateway_shows_its_state(
     row = page.get_by_role("row").filter(has_text="line-2-packer")
     commit = sample_fleets.commit("v12")[:8]
     cells = [one.strip() for one in row.get_by_role("cell").all_inner_texts()]
-    why = "Somebody changed files on the gateway"
+    why = "Files were changed on the gateway"
     assert cells == ["Drifted", "v12", commit, "3 h ago", "2 files", "", why]
     held = page.get_by_role("row").filter(has_text="line-2-filler")
     assert "anna (Bottling) and ben (Reports)" in held.inner_text()
@@ -71,9 +71,9 @@ def test_problems_are_first_and_each_gateway_shows_its_state(
 def test_a_user_who_sees_nothing_reads_why_that_may_be(open_page: OpenPage) -> None:
     with FakeFleetServer.start() as served:
         page = open_page(served.url, token=VIEWER)
-        expect(page.get_by_role("heading", level=1)).to_have_text("Nothing to see yet")
+        expect(page.get_by_role("heading", level=1)).to_have_text("No resources yet")
         element = page.locator("#nothing")
-        expect(element).to_contain_text("none that your account may see")
+        expect(said).to_contain_text("your account has no permission to see them")
         expect(element).to_contain_text("signed in as viewer@plant.example")
         served.put(sample_fleets.resource("line-1"))
         expect(page.get_by_role("heading", level=1)).to_have_text("No gateways yet")
@@ -83,7 +83,7 @@ def test_a_user_who_sees_nothing_reads_why_that_may_be(open_page: OpenPage) -> N
 def test_a_fleet_in_sync_is_calm(open_page: OpenPage) -> None:
     with FakeFleetServer.start(*sample_fleets.in_step()) as served:
         page = open_page(served.url)
-        expect(page.get_by_role("heading", level=1)).to_have_text("All 240 gateways are in step")
+        expect(page.get_by_role("heading", level=1)).to_have_text("All 240 gateways are in sync")
         assert page.locator("#gateways tr.gateway").count() == 0
         page.get_by_role("button", name="Show gateways").first.click()
         assert page.locator("#gateways tr.gateway").count() == 5
@@ -134,7 +134,7 @@ def test_search_and_filter_by_keyboard(fleet: FakeFleetServer, open_page: OpenPa
     assert names(page) == ["utilities", "line-1", "line-1-filler"]
     page.keyboard.press("/")
     page.keyboard.type("nobody")
-    expect(page.locator("#nothing")).to_contain_text("No gateway is like that.")
+    expect(page.locator("#nothing")).to_contain_text("No gateway matches.")
     page.get_by_role("button", name="Show all gateways").press("Enter")
     assert len(names(page)) > 20
 
@@ -183,8 +183,8 @@ def test_destinations_show_commits_authors_and_lag(fleet: FakeFleetServer, open_
     failed, behind, fine = (cards.nth(number).inner_text() for number in range(3))
     assert "Failed" in failed
     assert "did not accept the login" in failed
-    assert "3 changes, the oldest waits for 3 min" in failed
-    assert "7 changes, the oldest waits for 7 min" in behind
+    assert "3 changes, the oldest has waited for 3 min" in failed
+    assert "7 changes, the oldest has waited for 7 min" in behind
     assert "Not in git yet" not in fine
     assert "anna and ben" in fine
     assert "ConfigMap plant/recipes: dose 12 ml" in fine
@@ -225,9 +225,9 @@ def test_unreadable_data_is_explained_in_words(fleet: FakeFleetServer, open_page
     page = open_page(fleet.url)
     expect(page.locator("#unseen")).to_be_hidden()
     fleet.set_unseen("GitDestination", "Stoker in plant", "emergency stop")
-    missing = page.get_by_role("region", name="What is missing")
-    expect(missing).to_contain_text("no longer tells of GitDestination and Stoker in plant")
-    expect(missing).to_contain_text("Whether the emergency stop is on cannot be read")
+    missing = page.get_by_role("region", name="Missing data")
+    expect(missing).to_contain_text("Cannot watch GitDestination and Stoker in plant")
+    expect(missing).to_contain_text("Cannot read whether the emergency stop is on")
     expect(page.locator("#link")).to_have_text("Live")
     fleet.set_unseen()
     expect(missing).to_be_hidden()
@@ -239,7 +239,7 @@ def test_a_destination_shows_only_what_is_known(open_page: OpenPage) -> None:
         page = open_page(served.url)
         card = page.locator(".destination")
         expect(card).to_contain_text("Up to date")
-        expect(card).to_contain_text("1 min for the last change")
+        expect(card).to_contain_text("1 min from the last change to its push")
         served.put(msgspec.structs.replace(fine, lag_seconds=None, ready="Unknown", reason="NotYetSeen"))
         expect(card).to_contain_text("Not yet seen")
         served.put(msgspec.structs.replace(fine, suspended=True))
@@ -258,11 +258,11 @@ def test_a_gateway_that_was_rolled_back_is_not_called_in_sync(open_page: OpenPag
         page = open_page(served.url)
         expect(page.get_by_role("heading", level=1)).to_have_text("1 gateway waiting, none failed")
         expect(page.locator("#gateways .marks")).to_have_text(f"Rolled back to {old[:8]}")
-        row = page.get_by_role("row").filter(has_text="does not follow its ref")
+        row = page.get_by_role("row").filter(has_text="does not follow the ref")
         expect(row).to_contain_text("Rolled back")
         page.locator("#gateways").get_by_role("link", name="filler").click()
         side = page.get_by_role("complementary")
-        expect(side.locator(".trouble")).to_contain_text("does not follow its ref")
+        expect(side.locator(".trouble")).to_contain_text("does not follow the ref")
         expect(side.locator(".history [data-standing=failed]")).to_have_count(0)
         expect(side.locator(".history")).to_contain_text("Rolled back")
 
@@ -281,7 +281,7 @@ def test_a_warning_of_a_gateway_in_sync_is_shown(open_page: OpenPage) -> None:
     warned = sample_fleets.gateway("filler", message="the certificate was not verified")
     with FakeFleetServer.start(sample_fleets.resource("line-1", warned), mode="standalone") as served:
         page = open_page(served.url)
-        expect(page.get_by_role("heading", level=1)).to_have_text("filler is in step")
+        expect(page.get_by_role("heading", level=1)).to_have_text("filler is in sync")
         expect(page.locator("#lone")).to_contain_text("was not verified")
         expect(page.locator("#place")).to_have_text("on this machine")
 
@@ -320,11 +320,11 @@ def test_a_lost_connection_is_shown_and_comes_back(fleet: FakeFleetServer, open_
         page = open_page(f"http://{network.address}", forgiving=True)
         with network.refusing():
             network.inject(Fault(FaultKind.RESET))
-            expect(page.locator("#stale")).to_contain_text("The connection is lost")
+            expect(page.locator("#stale")).to_contain_text("Connection lost")
             expect(page.locator("#link")).to_have_text("Not live")
             page.get_by_role("button", name="Approve…").click()
             page.get_by_role("button", name="Approve", exact=True).click()
-            expect(page.get_by_role("alert").last).to_contain_text("nothing was done")
+            expect(page.get_by_role("alert").last).to_contain_text("Nothing was done")
             fleet.put(sample_fleets.numbered(3, "Error"))
         expect(page.locator("#link")).to_have_text("Live")
         expect(page.locator("#stale")).to_be_hidden()
@@ -368,7 +368,7 @@ def test_a_read_only_user_has_no_buttons_and_reads_why(fleet: FakeFleetServer, o
     expect(page.locator("#view-only")).to_contain_text("View only")
     page.locator("#gateways .head").get_by_role("link", name="line-1", exact=True).click()
     expect(page.get_by_role("complementary")).to_contain_text(
-        "your account may not change Stoker line-1 in namespace plant"
+        "your account has no permission to change Stoker line-1 in namespace plant"
     )
     assert page.locator(":is(.act, .main, .stop):visible").count() == 0
 
@@ -387,7 +387,7 @@ def test_colours_follow_the_device_until_the_user_chooses(
     expect(page.get_by_role("heading", level=1)).to_contain_text("failed")
     assert page.evaluate(ground) == light
     page.locator("#menu summary").click()
-    page.get_by_role("radio", name="As the device").check()
+    page.get_by_role("radio", name="System").check()
     assert page.evaluate(ground) == dark
 
 

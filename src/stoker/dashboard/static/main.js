@@ -84,7 +84,7 @@ function drawRights() {
   const may = holding.mayAct;
   const none = holding.resources.size > 0 && !may;
   show(byId("view-only"), none);
-  const sentence = "View only: your account may look at everything here, but not act.";
+  const sentence = "View only: your account has no permission to change anything here.";
   if (none && !byId("view-only").firstChild) byId("view-only").append(icon("eye"), sentence);
   put(byId("rights"), none ? sentence : "");
 }

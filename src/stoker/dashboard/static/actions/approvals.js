@@ -13,7 +13,7 @@ export class Approvals {
   draw(holding) {
     const waiting = [...holding.resources.values()].map((one) => one.resource).filter(waitsForApproval);
     show(byId("approvals"), waiting.length > 0);
-    put(byId("approvals-title"), counted(waiting.length, "plan waits for approval", "plans wait for approval"));
+    put(byId("approvals-title"), counted(waiting.length, "plan awaits approval", "plans await approval"));
     const ids = new Set(waiting.map((one) => one.id));
     for (const [id, { node }] of this.#cards) {
       if (ids.has(id)) continue;
@@ -53,7 +53,7 @@ function what(resource, plan) {
   const whom = ` to ${counted(plan.gateways.length, "gateway")}${stage}`;
   return make("div", { class: "what" },
     make("h3", {}, icon("hand"), link(routeTo(resource), resource.name), quiet(placeOf(resource))),
-    make("p", { class: "lead" }, "wants to deliver ", make("b", {}, plan.ref), " ", commit(plan.commit), whom),
+    make("p", { class: "lead" }, "will deliver ", make("b", {}, plan.ref), " ", commit(plan.commit), whom),
     plan.message ? make("p", { class: "warn" }, icon("failed"), plan.message) : null,
     held(resource),
     perGateway(plan));

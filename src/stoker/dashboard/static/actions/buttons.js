@@ -7,7 +7,7 @@ import { button, paragraph } from "../page/components.js";
 import { rollBack } from "./rollback_dialog.js";
 import { changesOf, counted, shortCommit } from "../model/format.js";
 
-const UNDER_YOUR_NAME = "The approval stands under your name, and for this plan only.";
+const UNDER_YOUR_NAME = "The approval is recorded under your name and is valid for this plan only.";
 
 /** The buttons of a resource; with `gateway`, its history and snapshots are the targets of a rollback. */
 export function actionsOf(resource, gateway = null) {
@@ -31,7 +31,7 @@ export function actionsOf(resource, gateway = null) {
 /** Explains why there are no buttons. */
 export function whyNone({ kind, name, namespace }) {
   const whose = `${kind} ${name} in namespace ${namespace}`;
-  return `You can look at this, but not act on it: your account may not change ${whose}.`;
+  return `View only: your account has no permission to change ${whose}.`;
 }
 
 function refOf(resource) {
@@ -43,9 +43,9 @@ async function letGo(pressed, resource) {
   const whom = counted(resource.gateways.length, "gateway");
   const sure = await asked({
     title: `Follow ${ref} again?`,
-    confirm: "Follow it again",
+    confirm: "Follow the ref again",
     shape: "next",
-    body: [paragraph(`${resource.name} was rolled back. It delivers what ${ref} says again, to ${whom}.`)],
+    body: [paragraph(`${resource.name} was rolled back. It will follow ${ref} again, on ${whom}.`)],
   });
   if (sure) await give(pressed, of(resource, "release"));
 }
@@ -55,11 +55,11 @@ export async function approve(pressed, resource) {
   const whom = counted(plan.gateways.length, "gateway");
   const stopped = document.body.classList.contains("all-stopped");
   const alone = document.body.dataset.mode === "standalone";
-  const when = stopped ? "when the emergency stop is lifted" : "as soon as you approve";
+  const when = stopped ? "after the emergency stop ends" : "as soon as you approve";
   const body = [
     paragraph(`${plan.ref} (commit ${shortCommit(plan.commit)}) goes to ${whom} ${when}.`),
     paragraph(plan.gateways.length > 1 ? "Files over all gateways: " : "Files: ", make("b", {}, changesOf(plan)), "."),
-    make("p", { class: "quiet" }, alone ? "It is for this plan only." : UNDER_YOUR_NAME),
+    make("p", { class: "quiet" }, alone ? "The approval is valid for this plan only." : UNDER_YOUR_NAME),
   ];
   const gone = `${counted(plan.deleted, "file")} will be deleted.`;
   if (plan.deleted) body.splice(2, 0, make("p", { class: "warn" }, icon("failed"), gone));

@@ -6,10 +6,10 @@ import { button, list, paragraph } from "../page/components.js";
 import { moment } from "../page/clock.js";
 import { counted } from "../model/format.js";
 
-const STILL_WRITTEN = "What changes in the cluster is still written to git.";
+const STILL_WRITTEN = "Changes in the cluster are still written to git.";
 const EFFECTS = [
-  "A sync that has begun ends whole, it is not torn apart.",
-  "It lasts until a user resumes, also over a restart.",
+  "A sync that is already running is completed.",
+  "The stop lasts until a user resumes, also across restarts.",
 ];
 
 export class Stopping {
@@ -30,7 +30,7 @@ export class Stopping {
     byId("stop-place").replaceChildren(...(active ? [sign()] : may ? [this.#stopButton()] : []));
     byId("stopped-act").replaceChildren(...(active && may ? [this.#goOnButton()] : []));
     const when = since ? [" Stopped ", moment(since), "."] : [];
-    const who = may ? "" : " Your account may not let it go on.";
+    const who = may ? "" : " Your account has no permission to resume.";
     byId("stopped-text").replaceChildren(this.#what(), who, ...when);
   }
 
@@ -42,13 +42,13 @@ export class Stopping {
   }
 
   #goOnButton() {
-    return button("main", (pressed) => this.#goOn(pressed), icon("play"), "Let everything go on…");
+    return button("main", (pressed) => this.#goOn(pressed), icon("play"), "Resume everything…");
   }
 
   #what() {
-    const one = "Nothing is delivered to the gateway. It keeps running with what it has.";
+    const one = "Nothing is delivered to the gateway. It keeps running with its current files.";
     if (this.#holding.mode === "standalone") return one;
-    const what = "Nothing is delivered to any gateway. They keep running with what they have.";
+    const what = "Nothing is delivered to any gateway. Gateways keep running with their current files.";
     return this.#holding.destinations.size ? `${what} ${STILL_WRITTEN}` : what;
   }
 
@@ -63,8 +63,8 @@ export class Stopping {
 
   #effects() {
     const one = this.#holding.mode === "standalone";
-    const runs = one ? "The gateway keeps running with what it has." : "Gateways keep running with what they have.";
-    const written = this.#holding.destinations.size ? [`It is for gateways alone. ${STILL_WRITTEN}`] : [];
+    const runs = one ? "The gateway keeps running on its current files." : "Gateways keep running on their files.";
+    const written = this.#holding.destinations.size ? [`The stop affects only gateways. ${STILL_WRITTEN}`] : [];
     return [runs, ...EFFECTS, ...written];
   }
 
@@ -72,7 +72,7 @@ export class Stopping {
     const sure = await asked({
       title: "Stop everything?", confirm: "Stop everything now", danger: true, shape: "stop",
       body: [
-        paragraph(`Nothing new is delivered any more to ${this.#size()}.`),
+        paragraph(`Stops all deliveries to ${this.#size()}.`),
         list("effects", this.#effects().map((text) => make("li", {}, text))),
       ],
     });
@@ -81,10 +81,10 @@ export class Stopping {
 
   async #goOn(pressed) {
     const sure = await asked({
-      title: "Let everything go on?", confirm: "Let everything go on", shape: "play",
+      title: "Resume everything?", confirm: "Resume everything", shape: "play",
       body: [
-        paragraph(`What came while everything was stopped is delivered now, to ${this.#size()}.`),
-        paragraph("Resources that were paused one by one stay paused."),
+        paragraph(`Changes that arrived during the stop are delivered now, to ${this.#size()}.`),
+        paragraph("Resources that were paused individually stay paused."),
       ],
     });
     if (sure) await give(pressed, { action: "goOn" });

@@ -27,7 +27,7 @@ export async function rollBack(pressed, resource, gateway) {
   }
   if (!choices.length) {
     const whose = gateway ? gateway.name : resource.name;
-    notices.failed(`There is nothing to go back to: ${whose} has no earlier commit and no snapshot.`);
+    notices.failed(`No rollback target: ${whose} has no earlier commit and no snapshot.`);
     return;
   }
   const chosen = await chosenOf(choices, resource, gateway);
@@ -51,8 +51,8 @@ function tellTaken(resource) {
     cancel: "",
     shape: "back",
     body: [
-      paragraph(`To ${where}. A resource has one rollback: another one would undo it, and send ${ref} to ${whom}.`),
-      paragraph(`If that is meant, let ${name} follow ${ref} again first, then roll back.`),
+      paragraph(`To ${where}. A resource has one rollback: another one would replace it and sync ${ref} to ${whom}.`),
+      paragraph(`To do that, first let ${name} follow ${ref} again, then roll back.`),
     ],
   });
 }
@@ -96,7 +96,7 @@ function fieldset(choices, chosen) {
     const input = make("input", { type: "radio", name: "to", value: String(index), checked: index === 0 });
     return make("label", {}, input, make("span", {}, ...told(choice)));
   });
-  return make("fieldset", { class: "choices", on }, make("legend", {}, "Go back to"), ...labels);
+  return make("fieldset", { class: "choices", on }, make("legend", {}, "Roll back to"), ...labels);
 }
 
 function told({ toCommit, toSnapshot, ref, size: bytes, at }) {
@@ -109,8 +109,8 @@ function effectOf(choice, resource, gateway) {
   const { name, ref, gateways } = resource;
   if (choice.toSnapshot) {
     const others = gateways.length - 1;
-    const rest = others ? `The other ${counted(others, "gateway")} of ${name} ${others === 1 ? "goes" : "go"} on.` : "";
-    const back = `Only ${gateway.name} goes back, to the files that it had then`;
+    const rest = others ? `The other ${counted(others, "gateway")} of ${name} stay unchanged.` : "";
+    const back = `Only ${gateway.name} is rolled back, to the files in this snapshot`;
     return `${back}, and stays there until you let it follow ${ref} again. ${rest}`.trim();
   }
   const all = gateways.length === 1 ? "Its gateway gets" : `All ${counted(gateways.length, "gateway")} get`;

@@ -56,7 +56,7 @@ function card(one, open) {
     facts([
       ["Not in git yet", waiting(one)],
       ["Last commit", one.commit ? make("span", {}, commit(one.commit), " ", moment(one.committedAt)) : "none yet"],
-      ["Lag", one.lagSeconds === null || one.pending ? "" : `${lag(one.lagSeconds)} for the last change`],
+      ["Lag", one.lagSeconds === null || one.pending ? "" : `${lag(one.lagSeconds)} from the last change to its push`],
       ["Changes by", one.recent.length ? listed(one.authors, 4) || "unknown" : ""],
       ["Repository", one.repo],
       ["Branch", one.branch],
@@ -84,8 +84,8 @@ async function approveDeletions(pressed, one) {
     title: `Delete ${counted(one.held.count, "file")} from git?`,
     confirm: "Delete them",
     shape: "step",
-    body: [paragraph(`Their objects are gone from the cluster. The files go from ${one.folder}/ on ${one.branch}; ` +
-      "the history keeps them. If the list changes before it is done, nothing is deleted.")],
+    body: [paragraph(`Their objects are deleted. Files are removed from ${one.folder}/ on ${one.branch}; ` +
+      "git history keeps them. If the list changes before the commit, nothing is deleted.")],
   });
   if (sure) await give(pressed, of({ ...one, kind: "GitDestination" }, "approve", { digest: one.held.digest }));
 }
@@ -100,7 +100,7 @@ function troubles(sentences, standing) {
 /** The number of pending changes, and how long the oldest has waited. */
 function waiting({ pending, pendingSince }) {
   if (!pending) return "";
-  const long = pendingSince ? [", the oldest waits for ", moment(pendingSince, "lasted")] : [];
+  const long = pendingSince ? [", the oldest has waited for ", moment(pendingSince, "lasted")] : [];
   return make("span", {}, counted(pending, "change"), ...long);
 }
 

@@ -21,12 +21,12 @@ export function gatewayNodes({ resource }, { gateway, standing, word }, close, p
     facts([
       ["Ref", gateway.ref],
       ["Commit", commit(gateway.commit)],
-      ["Is to have", gateway.commit === resource.commit ? "" : commit(resource.commit)],
+      ["Target commit", gateway.commit === resource.commit ? "" : commit(resource.commit)],
       ["Synced", gateway.syncedAt ? moment(gateway.syncedAt) : "never"],
       ["Pod", gateway.pod],
       ["Stage", gateway.stage],
       ["Reason", gateway.reason],
-      ["In a designer", holders(gateway)],
+      ["In Designer", holders(gateway)],
     ]),
     drift(gateway),
     past,
@@ -45,7 +45,7 @@ export function resourceNodes({ resource, worst, word, gateways }, close) {
     facts([
       ["Delivers", make("span", {}, `${resource.ref} `, commit(resource.commit))],
       ["Last sync", resource.lastSync ? moment(resource.lastSync) : "never"],
-      ["Paused", resource.paused ? "yes, gateways stay as they are" : ""],
+      ["Paused", resource.paused ? "yes, no changes are applied" : ""],
       ["Rolled back to", rollback ? backTo(rollback) : ""],
       ["Release", release ? `${release.stage} ${release.message}`.trim() : ""],
       ["Reason", resource.reason],
@@ -56,7 +56,7 @@ export function resourceNodes({ resource, worst, word, gateways }, close) {
 }
 
 export function goneNodes(name, close) {
-  return [head(pill("waiting", "Gone"), name, close, "It is no longer there, or not for you to see.")];
+  return [head(pill("waiting", "Gone"), name, close, "It was deleted, or your account may not see it.")];
 }
 
 function head(state, title, close, ...under) {
@@ -73,7 +73,7 @@ export function trouble(standing, sentence) {
 function plan(resource) {
   if (!waitsForApproval(resource)) return "";
   const { ref, commit: id, gateways } = resource.approval;
-  const whom = ` waits for approval, for ${counted(gateways.length, "gateway")} of ${resource.name}`;
+  const whom = ` is waiting for approval, for ${counted(gateways.length, "gateway")} of ${resource.name}`;
   const what = make("p", {}, make("b", {}, ref), " ", commit(id), whom);
   const act = resource.may.includes("approve")
     ? button("main", (pressed) => approve(pressed, resource), icon("step"), "Approve…") : "";
@@ -84,7 +84,7 @@ function actions(resource, gateway) {
   const buttons = actionsOf(resource, gateway);
   if (!buttons.length) return make("p", { class: "view-only" }, icon("eye"), whyNone(resource));
   const many = resource.gateways.length;
-  const whom = many > 1 ? `Acts on all ${counted(many, "gateway")} of ${resource.name}` : `Acts on ${resource.name}`;
+  const whom = many > 1 ? `For all ${counted(many, "gateway")} of ${resource.name}` : `For ${resource.name}`;
   const note = make("p", { class: "quiet" }, whom);
   return make("div", { class: "actions", role: "group", "aria-label": whom }, note, ...buttons);
 }

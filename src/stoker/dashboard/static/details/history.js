@@ -12,12 +12,12 @@ export function wentWell(entry) {
 }
 
 export function historyOf(past) {
-  if (!past.history.length) return make("p", { class: "quiet" }, "No sync has ended here yet.");
+  if (!past.history.length) return make("p", { class: "quiet" }, "No sync has finished yet.");
   return make("ol", { class: "history" }, ...past.history.map(entryOf));
 }
 
 export function snapshotsOf(past) {
-  if (!past.snapshots.length) return make("p", { class: "quiet" }, "No snapshot is kept.");
+  if (!past.snapshots.length) return make("p", { class: "quiet" }, "There is no snapshot.");
   return list("snapshots", past.snapshots.map(({ id, size: bytes, timestamp }) =>
     make("li", {}, make("code", {}, id), quiet(bytes ? `${size(bytes)}, ` : "", timestamp ? moment(timestamp) : ""))));
 }
@@ -39,7 +39,7 @@ function entryOf(entry) {
 
 function diffOf(diff) {
   const all = diff.added + diff.modified + diff.deleted;
-  if (!all) return quiet("Nothing had to be changed.");
+  if (!all) return quiet("No files changed.");
   const from = diff.fromCommit ? `from ${shortCommit(diff.fromCommit)}` : "first sync";
   return make("details", {},
     make("summary", {}, `${counted(all, "file")}: ${changesOf(diff)}`),

@@ -118,7 +118,7 @@ export class Side {
   async #loadPast(resource, gateway, node) {
     const key = [resource.id, gateway.name, gateway.commit, gateway.syncedAt, gateway.state].join("\n");
     const known = this.#past.key === key;
-    if (!known) this.#past = { key, nodes: [make("p", { class: "quiet" }, "Looking up what it has been through…")] };
+    if (!known) this.#past = { key, nodes: [make("p", { class: "quiet" }, "Loading the history…")] };
     node.append(...this.#past.nodes);
     if (known) return;
     const nodes = await pastNodes(resource, gateway);

@@ -6,7 +6,7 @@ import { moment, setMoment } from "../page/clock.js";
 import { counted, listed, shortCommit } from "../model/format.js";
 
 /** Labels beside the values where the layout has no table header. */
-const CELLS = { ref: "Ref", commit: "Commit", synced: "Synced", drift: "Drift", held: "In a designer", why: "Why" };
+const CELLS = { ref: "Ref", commit: "Commit", synced: "Synced", drift: "Drift", held: "In Designer", why: "Reason" };
 
 export class Row {
   #cells = {};
@@ -66,7 +66,7 @@ export function holders({ heldBy }) {
 export function whyOf(gateway, standing) {
   if (gateway.message) return gateway.message;
   if (standing === "step") return "";
-  if (standing === "drifted") return "Somebody changed files on the gateway";
-  if (gateway.takenBack) return "It stays where it was rolled back to, and does not follow its ref";
+  if (standing === "drifted") return "Files were changed on the gateway";
+  if (gateway.takenBack) return "Rolled back; does not follow the ref";
   return sentenceOf(gateway.reason);
 }

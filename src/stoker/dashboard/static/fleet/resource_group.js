@@ -11,7 +11,7 @@ import { counted, figure, shortCommit } from "../model/format.js";
 
 const FEW = 6;
 const MOST = 100;
-const NOBODY = "No gateway belongs to it yet: a pod joins by its annotations.";
+const NO_GATEWAYS = "No gateway uses this resource yet: add annotation stoker.io/cr-name to a pod.";
 
 export class Group {
   #rows = new Map();
@@ -131,7 +131,7 @@ export class Group {
     const folded = kept.length - kept.filter(troubled).length;
     this.fold.setAttribute("aria-expanded", String(this.#unfolded));
     const all = folded === kept.length;
-    const what = all ? "gateways" : `${figure(folded)} in step`;
+    const what = all ? "gateways" : `${figure(folded)} in sync`;
     put(this.fold.lastChild, `${this.#unfolded ? "Hide" : "Show"} ${what}`);
   }
 
@@ -168,21 +168,21 @@ function countsOf({ gateways, counts }) {
 /** The message in a resource's row; without gateways, only this row can explain why. */
 function messageOf({ resource, own, gateways }) {
   if (!own && gateways.length) return "";
-  if (!own && resource.ready === "True") return NOBODY;
+  if (!own && resource.ready === "True") return NO_GATEWAYS;
   return resource.message || sentenceOf(resource.reason);
 }
 
 function backWord({ state, toSnapshot, toCommit }) {
   const where = toSnapshot ? "a snapshot" : shortCommit(toCommit ?? "");
   if (state === "Succeeded") return `Rolled back to ${where}`;
-  return state === "Failed" ? `Rollback to ${where} failed` : `Going back to ${where}`;
+  return state === "Failed" ? `Rollback to ${where} failed` : `Rolling back to ${where}`;
 }
 
 function marksOf(resource) {
   const marks = [];
   if (resource.paused) marks.push(["paused", "Paused"]);
   if (resource.rollback) marks.push(["back", backWord(resource.rollback)]);
-  if (waitsForApproval(resource)) marks.push(["hand", "Waits for approval"]);
+  if (waitsForApproval(resource)) marks.push(["hand", "Waiting for approval"]);
   if (resource.release?.stage) marks.push(["branch", `Stage ${resource.release.stage}`]);
   return marks;
 }

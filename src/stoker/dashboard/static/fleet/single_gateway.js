@@ -45,15 +45,15 @@ function nodes({ resource, gateways: [{ gateway, standing }] }, stopped) {
   const still = resource.paused || stopped;
   const past = link(routeTo(resource, gateway.name), "History and snapshots");
   past.className = "open-past";
-  const whom = { class: "actions", role: "group", "aria-label": `Acts on ${gateway.name}` };
+  const whom = { class: "actions", role: "group", "aria-label": `Actions for ${gateway.name}` };
   return [
     trouble(standing, whyBelow(resource, gateway, standing)),
     make("div", whom, ...actionsOf(resource, gateway), past),
     facts([
-      ["Follows", still || resource.rollback ? `nothing for now, then ${resource.ref}` : resource.ref],
+      ["Follows", still || resource.rollback ? `nothing now, afterwards ${resource.ref}` : resource.ref],
       ["Commit", commit(gateway.commit) || "none yet"],
       ["Synced", gateway.syncedAt ? moment(gateway.syncedAt) : "never"],
-      ["In a designer", holders(gateway)],
+      ["In Designer", holders(gateway)],
       ["Reason", still && gateway.reason === "Paused" ? "" : gateway.reason],
       ["Resource", resource.kind === "Folder" ? "" : `${resource.kind} ${resource.name} in ${resource.namespace}`],
     ]),

@@ -8,9 +8,9 @@ import { button, paragraph } from "../page/components.js";
 import { counted, figure } from "../model/format.js";
 
 const ROOM = 40;
-const EMPTY = "There is no resource yet, or none that your account may see. What comes appears here by itself.";
-const WHAT = "A Stoker or IgnitionSync brings files from git to gateways. A GitDestination writes the cluster to git.";
-const WHO = "Whoever may list one of these kinds in a namespace sees there what is of that kind.";
+const EMPTY = "No resources exist, or your account has no permission to see them. New ones appear automatically.";
+const WHAT = "A Stoker or IgnitionSync syncs git to gateways. A GitDestination writes cluster objects to git.";
+const WHO = "The dashboard shows the resources that your account may list, by kind and namespace.";
 
 export class Table {
   wanted = new Wanted();
@@ -91,7 +91,7 @@ export class Table {
     if (!nothing) return;
     const parts = this.wanted.anything
       ? [paragraph(EMPTY), paragraph(WHAT), paragraph(`You are signed in as ${this.#holding.you.name}. ${WHO}`)]
-      : [paragraph("No gateway is like that."), button("plain", () => this.#all(), "Show all gateways")];
+      : [paragraph("No gateway matches."), button("plain", () => this.#all(), "Show all gateways")];
     node.replaceChildren(...parts);
   }
 }

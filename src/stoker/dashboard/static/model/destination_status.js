@@ -19,24 +19,24 @@ const RANK = new Map(ALL.map(([standing], rank) => [standing, rank]));
 export function standing(destination) {
   const { pending, pendingSince, ready, rules, troubles } = destination;
   const why = destination.message || sentenceOf(destination.reason);
-  if (destination.suspended) return ["waiting", "Suspended", "Somebody suspended it.", SUSPENDED];
+  if (destination.suspended) return ["waiting", "Suspended", "spec.suspend is true.", SUSPENDED];
   if (destination.held) return ["waiting", "Deletions held", HELD, ""];
   if (ready === "False") return ["failed", "Failed", why, destination.stalled ? STALLED : AGAIN];
-  if (troubles.length) return ["drifted", "Incomplete", "Not everything that its rules select gets into git.", ""];
+  if (troubles.length) return ["drifted", "Incomplete", "Some selected objects are not written to git.", ""];
   const late = pendingSince && secondsSince(pendingSince) > LATE;
-  if (pending && late) return ["drifted", "Behind", "Changes have not got into git for a while.", ""];
-  if (pending) return ["syncing", "Writing", "Changes are on their way to git.", ""];
+  if (pending && late) return ["drifted", "Behind", "Changes have been waiting to be pushed to git for too long.", ""];
+  if (pending) return ["syncing", "Writing", "Changes are being written to git.", ""];
   if (ready !== "True") return ["waiting", "Waiting", why, ""];
-  if (rules === 0) return ["waiting", "Nothing yet", "No rule sends anything here yet.", RULES];
-  if (!destination.commit) return ["step", "Ready", "It can be written. Nothing had to be written so far.", ""];
-  return ["step", "Up to date", "All changes that are known are in git.", ""];
+  if (rules === 0) return ["waiting", "Nothing yet", "No rule writes to this destination yet.", RULES];
+  if (!destination.commit) return ["step", "Ready", "The repository is writable; nothing to write so far.", ""];
+  return ["step", "Up to date", "All observed changes are in git.", ""];
 }
 
-const HELD = "All writes go on. Deletions beyond the budget wait for an approval.";
-const AGAIN = "It is tried again by itself. What changes meanwhile is written when it works.";
-const STALLED = "It does not recover by itself: fix this.";
-const SUSPENDED = "Nothing is written until spec.suspend is taken out, of the GitDestination or of its GitRepoConfig.";
-const RULES = "A WatchRule or a ClusterWatchRule that names it says what is written.";
+const HELD = "Writes continue. Deletions beyond the budget wait for approval.";
+const AGAIN = "Stoker retries automatically and then writes all changes made meanwhile.";
+const STALLED = "Stoker cannot recover from this automatically: fix the cause.";
+const SUSPENDED = "Nothing is written until spec.suspend is removed from the GitDestination or from its GitRepoConfig.";
+const RULES = "A WatchRule or ClusterWatchRule that names this destination selects what is written.";
 
 export function rank(destination) {
   return RANK.get(standing(destination)[0]);

@@ -4,10 +4,10 @@
 export const STANDINGS = [
   { key: "failed", word: "Failed", many: "failed" },
   { key: "drifted", word: "Drifted", many: "drifted" },
-  { key: "held", word: "Held", many: "held by designers" },
+  { key: "held", word: "Held", many: "open in a Designer" },
   { key: "waiting", word: "Waiting", many: "waiting" },
   { key: "syncing", word: "Syncing", many: "syncing" },
-  { key: "step", word: "In step", many: "in step" },
+  { key: "step", word: "In sync", many: "in sync" },
 ];
 
 const RANK = new Map(STANDINGS.map((one, rank) => [one.key, rank]));
@@ -63,7 +63,7 @@ export function judged(resource) {
     const standing = asked ? "waiting" : standingOf(gateway);
     counts[standing] += 1;
     const back = gateway.takenBack && standing === "waiting" && !asked;
-    const word = asked ? "Waits for approval" : back ? "Rolled back" : wordOf(standing);
+    const word = asked ? "Waiting for approval" : back ? "Rolled back" : wordOf(standing);
     return { gateway, standing, word, key: `${gateway.name}\n${gateway.pod}` };
   });
   gateways.sort((a, b) => rank(a.standing) - rank(b.standing) || byName(a.gateway.name, b.gateway.name));

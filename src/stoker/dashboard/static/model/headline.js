@@ -5,17 +5,17 @@ import { total, verdict, waitsForApproval } from "./gateway_status.js";
 import { loneOf } from "../fleet/single_gateway.js";
 import { counted, figure, shortCommit } from "./format.js";
 
-const APPROVAL = "Its plan is above. Nothing is changed until a user approves it.";
-const UNTIL = "It follows nothing until a user resumes it.";
-const NOTHING = { standing: "waiting", sentence: "Nothing to see yet", more: "" };
+const APPROVAL = "The plan is shown above. Nothing is changed until a user approves it.";
+const UNTIL = "The ref is not followed until a user resumes it.";
+const NOTHING = { standing: "waiting", sentence: "No resources yet", more: "" };
 /** The gateway itself keeps running when a sync fails, so the sentence says that the sync failed. */
 const LONE = {
   failed: (name) => `Syncing ${name} failed`,
   drifted: (name) => `${name} drifted from git`,
-  held: (name) => `${name} is held by a designer`,
+  held: (name) => `${name} is open in a Designer`,
   waiting: (name) => `${name} is waiting`,
   syncing: (name) => `${name} is syncing`,
-  step: (name) => `${name} is in step`,
+  step: (name) => `${name} is in sync`,
 };
 
 /** { about, standing, sentence, more, troubles, sum } of the store. */
@@ -49,38 +49,38 @@ function sentence(sum) {
   if (problems) return problems;
   if (!sum.gateways) return "No gateways yet";
   if (counts.drifted) return `${counted(counts.drifted, "gateway")} drifted from git`;
-  if (counts.held) return `${counted(counts.held, "gateway")} held by designers`;
+  if (counts.held) return `${counted(counts.held, "gateway")} open in a Designer`;
   if (counts.waiting) return `${counted(counts.waiting, "gateway")} waiting, none failed`;
   if (counts.syncing) return `${counted(counts.syncing, "gateway")} syncing, none failed`;
-  return sum.gateways === 1 ? "The gateway is in step" : `All ${counted(sum.gateways, "gateway")} are in step`;
+  return sum.gateways === 1 ? "The gateway is in sync" : `All ${counted(sum.gateways, "gateway")} are in sync`;
 }
 
 function more(sum) {
   if (!sum.gateways) return "";
   const all = sum.counts.step === sum.gateways && !sum.troubled;
   const resources = counted(sum.resources, "resource");
-  const part = `${figure(sum.counts.step)} of ${counted(sum.gateways, "gateway")} in step`;
-  return all ? `${resources}, all with what git says` : `${part}, ${resources}`;
+  const part = `${figure(sum.counts.step)} of ${counted(sum.gateways, "gateway")} in sync`;
+  return all ? `${resources}, all at the commit in git` : `${part}, ${resources}`;
 }
 
 /** A stopped or paused gateway is shown as that, because its state is not compared with git meanwhile. */
 function ofLone({ resource, gateways: [{ gateway, standing }] }, stopped) {
   const { name, ref, commit } = gateway;
-  const has = commit ? `Last delivered: ${ref} ${shortCommit(commit)}.` : "Nothing was delivered to it yet.";
+  const has = commit ? `Last delivered: ${ref} ${shortCommit(commit)}.` : "Never synced.";
   if (stopped) return { standing: calm(standing), sentence: `Syncing ${name} is stopped`, more: has };
   if (waitsForApproval(resource)) {
-    return { standing: "waiting", sentence: `${name} waits for approval`, more: APPROVAL };
+    return { standing: "waiting", sentence: `${name} is waiting for approval`, more: APPROVAL };
   }
   if (standing === "failed") {
-    return { standing, sentence: LONE.failed(name), more: `${has} Stoker tries again by itself.` };
+    return { standing, sentence: LONE.failed(name), more: `${has} Stoker retries automatically.` };
   }
   if (resource.paused) {
     return { standing: calm(standing), sentence: `Syncing ${name} is paused`, more: `${UNTIL} ${has}` };
   }
   if (gateway.takenBack) return { standing, sentence: `${name} was rolled back`, more: has };
   const sentence = LONE[standing](name);
-  if (standing === "step") return { standing, sentence, more: `It has what git says: ${ref} ${shortCommit(commit)}.` };
-  return { standing, sentence, more: commit || gateway.reason ? has : "The first sync has not ended yet." };
+  if (standing === "step") return { standing, sentence, more: `At ${ref} ${shortCommit(commit)}.` };
+  return { standing, sentence, more: commit || gateway.reason ? has : "The first sync has not finished yet." };
 }
 
 function calm(standing) {

@@ -4,8 +4,8 @@ import { byId, make } from "./dom.js";
 import { facts } from "./components.js";
 
 const KEYS = [
-  ["/", "Search"], ["↓ ↑  or  j k", "Next or previous line of the table"], ["Enter", "Open it on the side"],
-  ["Esc", "Close the side view, or empty the search"], ["?", "This list"],
+  ["/", "Search"], ["↓ ↑  or  j k", "Next or previous row"], ["Enter", "Open the details"],
+  ["Esc", "Close the details, or clear the search"], ["?", "This list"],
 ];
 
 const PRESSED = {

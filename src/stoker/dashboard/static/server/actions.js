@@ -15,7 +15,7 @@ export function of(resource, action, more = {}) {
 export async function give(button, body) {
   if (button.getAttribute("aria-busy") === "true") return;
   if (isOld() && body.action !== "stop") {
-    notices.failed("The page is not live. What you see may be out of date, so nothing was done.");
+    notices.failed("Nothing was done: the page is not connected and may be out of date.");
     return;
   }
   button.setAttribute("aria-busy", "true");

@@ -21,7 +21,7 @@ async function ask(path, { method = "GET", body = null, seconds = 20 } = {}) {
       credentials: "same-origin", cache: "no-store", signal: AbortSignal.timeout(seconds * 1000),
     });
   } catch {
-    throw new Trouble("The server did not answer. Nothing is known of what became of this request.");
+    throw new Trouble("The server did not answer. Check whether the request took effect before you try again.");
   }
   const said = await answer.json().catch(() => ({}));
   if (!answer.ok) throw new Trouble(said.error || `The server answered ${answer.status}.`, answer.status);

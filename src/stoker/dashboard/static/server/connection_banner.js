@@ -42,7 +42,7 @@ export class Linking {
     }
     show(byId("stale"), link === "lost");
     if (link !== "lost") return;
-    const age = this.#since ? `What you see is ${span((now() - this.#since) / 1000)} old.` : "";
-    put(byId("stale-text"), `The connection is lost; trying again. ${age}`.trim());
+    const age = this.#since ? `This page is ${span((now() - this.#since) / 1000)} out of date.` : "";
+    put(byId("stale-text"), `Connection lost; reconnecting. ${age}`.trim());
   }
 }

@@ -5,13 +5,13 @@ import * as talking from "./api.js";
 
 const HELP = {
   cluster: {
-    how: "With a token of this cluster. You see what your account may see, and do what it may do.",
-    help: "Anybody with an account in the cluster can make one that is valid for an hour:",
+    how: "Use a Kubernetes token of this cluster. The permissions of its account decide what you can see and do.",
+    help: "Create a token that is valid for one hour:",
     command: "kubectl create token NAME --namespace NAMESPACE",
   },
   standalone: {
-    how: "With the token of this machine. Whoever started Stoker has it.",
-    help: "It was printed as a link when Stoker started, and lies in the data folder, for the user of Stoker alone:",
+    how: "Use the token that Stoker printed when it was started on this machine.",
+    help: "Stoker prints it as a link at startup and stores it in the data folder, readable only by its own user:",
     command: "cat DATA-FOLDER/.sync-state/dashboard-token",
   },
 };

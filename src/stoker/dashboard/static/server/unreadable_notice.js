@@ -12,7 +12,7 @@ export function drawUnseen(unseen) {
 function sentence(unseen) {
   const kinds = unseen.filter((one) => one !== STOP);
   const told = [];
-  if (kinds.length) told.push(`The API server no longer tells of ${listed(kinds, 5)}: not shown until it does.`);
-  if (unseen.includes(STOP)) told.push("Whether the emergency stop is on cannot be read: what is shown may be old.");
+  if (kinds.length) told.push(`Cannot watch ${listed(kinds, 5)} on the API server: hidden until it works again.`);
+  if (unseen.includes(STOP)) told.push("Cannot read whether the emergency stop is on: this page may be out of date.");
   return told.join(" ");
 }
