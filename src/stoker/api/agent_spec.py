@@ -141,7 +141,7 @@ def decode(text: str) -> AgentSpec:
         )
     model = _BY_KIND.get(kind)
     if model is None:
-        raise _invalid_agent_spec(f"kind {kind[:80]!a} is none of {', '.join(sorted(_BY_KIND))}")
+        raise _invalid_agent_spec(f"kind {kind[:80]!a} is not one of {', '.join(sorted(_BY_KIND))}")
     try:
         resource: CustomResource = decode_block(bytes(envelope.resource), model)
     except InvalidValue as error:
@@ -168,7 +168,9 @@ def agent_spec_of(metadata: AgentMetadata, whose: ResourceIdentity) -> AgentSpec
 def _from_flat_keys(metadata: AgentMetadata, whose: ResourceIdentity) -> AgentSpec:
     if metadata.git_url is None or metadata.ref is None:
         raise Wait(
-            "the metadata map names no repository and no ref yet", after=5.0, reason=Reason.REF_NOT_RESOLVED
+            "the metadata ConfigMap names no repository and no ref yet",
+            after=5.0,
+            reason=Reason.REF_NOT_RESOLVED,
         )
     key = metadata.api_key
     gateway: dict[str, object] = {"filesOnly": True}

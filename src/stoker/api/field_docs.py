@@ -63,7 +63,7 @@ FieldStability = Literal["", "stable", "experimental"]
 
 _STABILITY_NOTE = {
     "": "",
-    "stable": " Stable: it keeps its meaning up to v1.",
+    "stable": " Stable: its meaning does not change before v1.",
     "experimental": " Experimental: it may change before v1beta1.",
 }
 

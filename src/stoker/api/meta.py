@@ -52,7 +52,7 @@ ConditionStatus = Literal["True", "False", "Unknown"]
 
 
 class Condition(Block):
-    """One aspect of the state of a resource."""
+    """A condition of a resource."""
 
     type: Annotated[
         str,
@@ -72,12 +72,12 @@ class Condition(Block):
             matches_pattern(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?", "must be one word such as SyncFailed"),
             least=1,
         ),
-        describe("One word for machines: why the condition has this status."),
+        describe("Machine-readable reason for the status, one CamelCase word."),
     ]
-    message: Annotated[str, text_bounds(32768), describe("A sentence for people; it may be empty.")]
+    message: Annotated[str, text_bounds(32768), describe("Human-readable message; may be empty.")]
     last_transition_time: Annotated[Timestamp, describe("When the status last changed.")]
     observed_generation: Annotated[
-        Generation | None, describe("The generation of the resource that this condition speaks about.")
+        Generation | None, describe("The generation of the resource that this condition describes.")
     ] = None
 
 
@@ -107,10 +107,10 @@ class NamespacedRef(Block):
 
 
 class ExplicitRef(Block):
-    """An object by name and namespace, where there is no namespace to fall back to."""
+    """An object by name and namespace, for resources that have no namespace of their own."""
 
     name: Annotated[ObjectName, describe("Name of the object.")]
-    namespace: Annotated[NamespaceName, describe("Namespace of the object; it must be written out.")]
+    namespace: Annotated[NamespaceName, describe("Namespace of the object; required.")]
 
 
 _LabelKey = Annotated[str, text_bounds(317, least=1)]
@@ -130,7 +130,7 @@ class LabelRequirement(Block):
         ),
     )
 
-    key: Annotated[_LabelKey, describe("The label to look at.")]
+    key: Annotated[_LabelKey, describe("Key of the label.")]
     operator: Annotated[
         Literal["In", "NotIn", "Exists", "DoesNotExist"],
         describe("How the label is compared with the values."),
@@ -142,13 +142,13 @@ class LabelRequirement(Block):
 
 
 class LabelSelector(Block):
-    """Which labels an object must carry; everything that is given must hold."""
+    """Labels that an object must have; all requirements must be met."""
 
     match_labels: Annotated[
         Annotated[dict[str, _LabelValue], map_bounds(64)] | None,
-        describe("Labels that must be there with exactly these values."),
+        describe("Labels that must be present with exactly these values."),
     ] = None
     match_expressions: Annotated[
         Annotated[tuple[LabelRequirement, ...], list_bounds(64)] | None,
-        describe("Further conditions on labels."),
+        describe("Additional requirements on labels."),
     ] = None

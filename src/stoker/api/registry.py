@@ -69,12 +69,14 @@ def _condition(type_: str, field: str) -> str:
     return f'.status.conditions[?(@.type=="{type_}")].{field}'
 
 
-_READY = PrinterColumn("Ready", _condition("Ready", "status"), description="Whether all is well")
-_REASON = PrinterColumn("Reason", _condition("Ready", "reason"), description="Why it is as it is", wide=True)
-_AGE = PrinterColumn("Age", ".metadata.creationTimestamp", "date", "Time since it was made")
+_READY = PrinterColumn("Ready", _condition("Ready", "status"), description="Status of the condition Ready")
+_REASON = PrinterColumn(
+    "Reason", _condition("Ready", "reason"), description="Reason of the condition Ready", wide=True
+)
+_AGE = PrinterColumn("Age", ".metadata.creationTimestamp", "date", "Time since creation")
 
 _SYNC_COLUMNS = (
-    PrinterColumn("Ref", ".spec.git.ref", description="Branch, tag or commit that is followed"),
+    PrinterColumn("Ref", ".spec.git.ref", description="Branch, tag or commit that the resource follows"),
     PrinterColumn(
         "Gateways",
         _condition("AllGatewaysSynced", "message"),
@@ -89,54 +91,54 @@ _SYNC_COLUMNS = (
 )
 
 _SYNC_CONDITIONS: dict[str, str] = {
-    Type.READY: "Everything below is as it should be.",
-    Type.STALLED: "A person has to act; Ready is False with the same reason.",
-    Type.RECONCILING: "Work is going on.",
-    Type.REPO_CLONED: "The repository was reached and the ref led to a commit.",
-    Type.WEBHOOK_READY: "Requests for this resource are accepted.",
+    Type.READY: "All other conditions are good.",
+    Type.STALLED: "A user must act; Ready is False with the same reason.",
+    Type.RECONCILING: "A reconciliation is in progress.",
+    Type.REPO_CLONED: "The repository was read and the ref resolved to a commit.",
+    Type.WEBHOOK_READY: "The webhook receiver accepts requests for this resource.",
     Type.ALL_GATEWAYS_SYNCED: "Every gateway has the commit; the message begins with N of M gateways synced.",
-    Type.VERIFIED: "The gateways confirmed that what was written is loaded.",
-    Type.AGENT_READY: "Every gateway has an agent that is alive.",
-    Type.SIDECAR_INJECTED: "Every pod that asks for an agent has one.",
-    Type.REF_SKEW: "A gateway has another ref than the resource.",
+    Type.VERIFIED: "The gateways confirmed that they loaded the written files.",
+    Type.AGENT_READY: "Every gateway has an agent with a current heartbeat.",
+    Type.SIDECAR_INJECTED: "Every pod that requests an agent has one.",
+    Type.REF_SKEW: "A gateway follows another ref than the resource.",
     Type.DRIFT_DETECTED: "Another process or user changed synced files.",
-    Type.PENDING_APPROVAL: "A commit or a plan waits for a person.",
-    Type.CANARY_STAGE_FAILED: "A stage failed and the next ones were not begun.",
+    Type.PENDING_APPROVAL: "A commit or a plan is waiting for approval.",
+    Type.CANARY_STAGE_FAILED: "A stage failed and later stages were not started.",
     Type.AUTO_ROLLBACK_PERFORMED: "A failed sync was rolled back.",
-    Type.BIDIRECTIONAL_READY: "Changes on gateways flow back to git.",
-    Type.CONFLICT_DETECTED: "A gateway and git changed the same file.",
-    Type.DEPENDENCIES_MET: "What this resource waits for is done.",
+    Type.BIDIRECTIONAL_READY: "Bidirectional sync: gateway changes are proposed to git.",
+    Type.CONFLICT_DETECTED: "A file was changed both on a gateway and in git.",
+    Type.DEPENDENCIES_MET: "All dependencies of this resource are met.",
 }
 
 
 def _sync_annotations(prefix: str) -> dict[str, str]:
     return {
-        f"{prefix}/requested-ref": "Ref that a webhook asked for; it counts until spec.git.ref is changed.",
-        f"{prefix}/requested-at": "When it was asked for.",
-        f"{prefix}/requested-by": "Who asked; webhook.",
-        f"{prefix}/requested-source": "What sort of caller asked, such as github or argocd.",
+        f"{prefix}/requested-ref": "Ref that a webhook requested; followed until spec.git.ref changes.",
+        f"{prefix}/requested-at": "Time of that request.",
+        f"{prefix}/requested-by": "Requester of that ref: webhook.",
+        f"{prefix}/requested-source": "Type of the caller, such as github or argocd.",
         f"{prefix}/nudged-at": "When a webhook, or a user of the dashboard, last requested a sync.",
-        f"{prefix}/nudged-source": "What sort of caller said it, such as github or dashboard.",
-        f"{prefix}/traceparent": "Trace of the last webhook, where traces are collected; nothing else.",
-        f"{prefix}/approved-by": "Who agreed to the commit that waits.",
-        f"{prefix}/approved-at": "When; it must be later than requested-at.",
-        f"{prefix}/approved-ref": "Ref that was agreed to.",
-        f"{prefix}/approved-plan": "Digest of a held-back plan (status, pendingPlan) that may go ahead once.",
+        f"{prefix}/nudged-source": "Type of the caller, such as github or dashboard.",
+        f"{prefix}/traceparent": "Trace context of the last webhook, if tracing is enabled.",
+        f"{prefix}/approved-by": "User who approved the pending commit.",
+        f"{prefix}/approved-at": "Time of the approval; must be later than requested-at.",
+        f"{prefix}/approved-ref": "Ref that was approved.",
+        f"{prefix}/approved-plan": "Digest of a held plan (status, pendingPlan) approved for one run.",
     }
 
 
 _RULE_CONDITIONS: dict[str, str] = {
     Type.READY: "The selected objects are watched and written.",
-    Type.STALLED: "A person has to act; Ready is False with the same reason.",
-    Type.RECONCILING: "Work is going on.",
+    Type.STALLED: "A user must act; Ready is False with the same reason.",
+    Type.RECONCILING: "A reconciliation is in progress.",
     Type.ACCESS_DENIED: "Its destination or repository is in another namespace and does not allow this one.",
-    Type.WATCH_ERRORED: "A watch fails and is being tried again.",
-    Type.DISCOVERY_DEGRADED: "The API server could not tell about all of the selected resources.",
-    Type.REPO_PUSH_FAILED: "The last push failed and is being tried again.",
+    Type.WATCH_ERRORED: "A watch failed and is retried.",
+    Type.DISCOVERY_DEGRADED: "API discovery failed for some of the selected resources.",
+    Type.REPO_PUSH_FAILED: "The last push failed and is retried.",
 }
 _RULE_COLUMNS = (
     PrinterColumn(
-        "Destination", ".spec.destinationRef.name", description="GitDestination that is written to"
+        "Destination", ".spec.destinationRef.name", description="GitDestination that the rule writes to"
     ),
     _READY,
     _REASON,
@@ -162,16 +164,16 @@ KINDS: tuple[CustomResourceKind, ...] = (
         conditions={},
         annotations={
             ignitionsync.ALLOWED_NAMESPACES: (
-                "Namespaces whose resources may inherit from this base, separated by commas, or *. "
-                "Without it only resources of its own namespace may."
+                "Namespaces whose resources may inherit from this base, separated by commas, or *. Without "
+                "it only resources of the base's own namespace may."
             )
         },
         notes=(
-            "A resource names its base in spec.inheritsFrom. What the resource sets wins; lists of both are "
-            "joined and maps merged, except git.auth, which is taken from one of them as a whole. What "
-            "neither sets comes from the chart's defaults and then from the built-in values below. Where an "
-            "admission policy is preferred to a base, examples/policies shows the same with the API server's "
-            "own MutatingAdmissionPolicy and with a constraint of Gatekeeper."
+            "A resource names its base in spec.inheritsFrom. Values of the resource take precedence; lists "
+            "are joined and maps merged, except git.auth, which is taken as a whole from one of them. Fields "
+            "that neither sets come from the chart's defaults and then from the built-in values below. As an "
+            "alternative to a base, examples/policies does the same with the API server's "
+            "MutatingAdmissionPolicy and with a Gatekeeper constraint."
         ),
     ),
     CustomResourceKind(
@@ -190,14 +192,14 @@ KINDS: tuple[CustomResourceKind, ...] = (
         short_names=("sp",),
         columns=(
             PrinterColumn("Gateways", ".status.gatewayCount", "integer", "Gateways that name this profile"),
-            PrinterColumn("Paused", ".spec.paused", "boolean", "Whether its gateways are stopped", wide=True),
+            PrinterColumn("Paused", ".spec.paused", "boolean", "Whether its gateways are paused", wide=True),
             _READY,
             _REASON,
             _AGE,
         ),
         conditions={
-            Type.READY: "The mappings can be used and the dependencies form no circle.",
-            Type.STALLED: "A person has to act; Ready is False with the same reason.",
+            Type.READY: "The mappings are valid and the dependencies have no cycle.",
+            Type.STALLED: "A user must act; Ready is False with the same reason.",
             Type.DEPENDENCIES_MET: "The gateways of every profile in dependsOn are synced.",
         },
         annotations={},
@@ -210,9 +212,9 @@ KINDS: tuple[CustomResourceKind, ...] = (
         columns=(PrinterColumn("URL", ".spec.repoUrl", description="The repository"), _READY, _REASON, _AGE),
         conditions={
             Type.READY: "The repository can be reached with the credentials.",
-            Type.STALLED: "A person has to act; Ready is False with the same reason.",
-            Type.RECONCILING: "Work is going on.",
-            Type.ACCESS_DENIED: "A policy forbids the repository; reserved.",
+            Type.STALLED: "A user must act; Ready is False with the same reason.",
+            Type.RECONCILING: "A reconciliation is in progress.",
+            Type.ACCESS_DENIED: "Reserved: a policy forbids the repository.",
         },
         annotations={},
     ),
@@ -223,8 +225,8 @@ KINDS: tuple[CustomResourceKind, ...] = (
         short_names=("gd",),
         columns=(
             PrinterColumn("Repo", ".spec.repoRef.name", description="GitRepoConfig of the repository"),
-            PrinterColumn("Branch", ".spec.branch", description="Branch that is written"),
-            PrinterColumn("Folder", ".spec.baseFolder", description="Folder that is owned"),
+            PrinterColumn("Branch", ".spec.branch", description="Branch that the destination writes to"),
+            PrinterColumn("Folder", ".spec.baseFolder", description="Folder that the destination owns"),
             PrinterColumn("Secrets", ".spec.secretPolicy", description="How Secrets are written", wide=True),
             PrinterColumn("Prune", ".spec.prune", description="When files are deleted", wide=True),
             _READY,
@@ -232,18 +234,18 @@ KINDS: tuple[CustomResourceKind, ...] = (
             _AGE,
         ),
         conditions={
-            Type.READY: "The folder is ours and can be written.",
-            Type.STALLED: "A person has to act; Ready is False with the same reason.",
-            Type.RECONCILING: "Work is going on.",
+            Type.READY: "This installation owns the folder and can write to it.",
+            Type.STALLED: "A user must act; Ready is False with the same reason.",
+            Type.RECONCILING: "A reconciliation is in progress.",
             Type.OWNERSHIP_CONFLICT: "The folder belongs to another cluster or installation.",
-            Type.LEASE_NOT_ACQUIRED: "Another replica, or none, writes this branch.",
-            Type.MARKER_CONFLICT: "The owner's marker differs or could not be written.",
+            Type.LEASE_NOT_ACQUIRED: "Another replica, or no replica, holds the Lease of this branch.",
+            Type.MARKER_CONFLICT: "The ownership marker differs or could not be written.",
             Type.SECRETS_IN_CLEAR: "Secrets are written without encryption.",
-            Type.SECRETS_EXCLUDED: "Secrets are not written, by spec.secretPolicy or by the installation.",
+            Type.SECRETS_EXCLUDED: "Secrets are not written, by spec.secretPolicy or reverser options.",
         },
         annotations={
-            f"{destinations.GROUP}/approved-plan": "Digest of held deletions (status, heldDeletions) "
-            "that may go ahead; several are separated by commas.",
+            f"{destinations.GROUP}/approved-plan": "Digest of held deletions (status, heldDeletions) that "
+            "are approved; separate several with commas.",
         },
     ),
     CustomResourceKind(
@@ -275,5 +277,5 @@ def kind_for(api_version: str, name: str) -> CustomResourceKind:
     kind = _BY_NAME.get((api_version, name))
     if kind is None:
         known = ", ".join(f"{one.name} ({one.api_version})" for one in KINDS)
-        raise InvalidValue(f"kind {name!r} of {api_version!r} is not one of ours: {known}")
+        raise InvalidValue(f"kind {name!r} of {api_version!r} is not a kind of Stoker: {known}")
     return kind

@@ -149,7 +149,7 @@ _REF = (
 
 def _check_name(value: str) -> None:
     if ":" in value:
-        raise InvalidValue("a digest is no branch")
+        raise InvalidValue("a digest is not a branch")
     GitRef(value)
 
 

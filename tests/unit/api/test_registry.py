@@ -57,5 +57,5 @@ def test_no_column_shows_a_list() -> None:
 
 
 def test_an_unknown_kind_is_named_with_the_known_ones() -> None:
-    with pytest.raises(InvalidValue, match="kind 'Pod' of 'v1' is not one of ours: IgnitionSync"):
+    with pytest.raises(InvalidValue, match="kind 'Pod' of 'v1' is not a kind of Stoker: IgnitionSync"):
         kind_for("v1", "Pod")

@@ -35,20 +35,18 @@ def reference_page(kind: CustomResourceKind, minimal: str, full: str) -> str:
         *([kind.notes] if kind.notes else []),
         _facts(kind),
         f"## A small example\n\n```yaml\n{minimal.strip()}\n```",
-        "## Spec\n\nFields in bold must be given wherever the block around them is.\n\n"
+        "## Spec\n\nFields in bold are required where their block is used.\n\n"
         + _fields(kind, schema, "spec"),
     ]
     if kind.has_status:
         parts.append("## Status\n\n" + _fields(kind, schema, "status"))
     if kind.conditions:
-        parts.append(
-            "## Conditions\n\n" + _table(("Type", "What it says when it is True"), kind.conditions.items())
-        )
+        parts.append("## Conditions\n\n" + _table(("Type", "Meaning when True"), kind.conditions.items()))
     if kind.annotations:
         parts.append("## Annotations\n\n" + _table(("Annotation", "Meaning"), kind.annotations.items()))
     parts += [
         "## Columns of kubectl get\n\n" + _columns(kind),
-        "## What is refused\n\n" + "\n".join(_rule_messages(schema)),
+        "## Validation rules\n\n" + "\n".join(_rule_messages(schema)),
         f"## Every field\n\n```yaml\n{full.strip()}\n```",
     ]
     return "\n\n".join(parts) + "\n"

@@ -54,10 +54,10 @@ def allows_namespace(owner: str, namespace: str, allowed: Collection[str] | None
 
 
 class PushStrategy(Block):
-    """When commits are pushed; whichever limit is reached first."""
+    """When commits are pushed: at the limit that is reached first."""
 
-    interval: Annotated[Duration | None, describe("Longest time that a commit waits for its push.")] = None
-    max_commits: Annotated[Limit | None, describe("Most commits that wait for a push.")] = None
+    interval: Annotated[Duration | None, describe("Longest time between a commit and its push.")] = None
+    max_commits: Annotated[Limit | None, describe("Number of unpushed commits that triggers a push.")] = None
 
 
 class SigningSpec(Block):
@@ -66,8 +66,7 @@ class SigningSpec(Block):
     secret_ref: Annotated[
         LocalRef,
         describe(
-            "A Secret with a private ssh key under ssh-privatekey (or identity); status shows its public "
-            "half."
+            "A Secret with a private ssh key under ssh-privatekey (or identity); status shows its public key."
         ),
     ]
 
@@ -83,7 +82,7 @@ class GitRepoConfigSpec(Block):
     ]
     allowed_branches: Annotated[
         Annotated[tuple[RefName, ...], list_bounds(64, least=1, unique=True)],
-        describe("Branches that destinations may write to, by their full names."),
+        describe("Branches that GitDestinations may write to, by full name."),
     ]
     secret_ref: Annotated[
         LocalRef | None,
@@ -104,31 +103,31 @@ class GitRepoConfigSpec(Block):
             "all. Left out: only its own namespace."
         ),
     ] = None
-    suspend: Annotated[bool | None, describe("True stops all writing to this repository.")] = None
+    suspend: Annotated[bool | None, describe("True stops all writes to this repository.")] = None
 
 
 class GitRepoConfigStatus(ConditionedStatus):
-    """Whether the repository can be used."""
+    """Whether the repository is usable."""
 
     signing_public_key: Annotated[
         Annotated[str, text_bounds(4096)] | None,
-        describe("Public half of the signing key, in the form that forges and allowed signers take."),
+        describe("Public key of the signing key, in the format of forges and of ssh's allowed signers file."),
     ] = None
 
 
 class GitRepoConfig(CustomResource):
-    """A git repository that the state of the cluster may be written to."""
+    """A git repository to which the reverser may write objects of the cluster."""
 
     api_version: Literal["configbutler.ai/v1alpha1"] = declared_default("configbutler.ai/v1alpha1")
     kind: Literal["GitRepoConfig"] = declared_default("GitRepoConfig")
     spec: Annotated[GitRepoConfigSpec, describe("The repository and the branches that may be written.")]
     status: Annotated[
-        GitRepoConfigStatus | None, describe("Whether the repository can be used; written by the reverser.")
+        GitRepoConfigStatus | None, describe("Whether the repository is usable; written by the reverser.")
     ] = None
 
 
 class EncryptionSpec(Block):
-    """Who can read encrypted Secrets."""
+    """Recipients of encrypted Secrets."""
 
     recipients: Annotated[
         Annotated[
@@ -148,11 +147,11 @@ class EncryptionSpec(Block):
 
 
 class BatchSpec(Block):
-    """When changes become a commit; whichever limit is reached first."""
+    """When changes are committed: at the limit that is reached first."""
 
-    max_files: Annotated[Limit | None, describe("Most files in one commit.")] = None
-    max_bytes: Annotated[SizeQuantity | None, describe("Most content in one commit.")] = None
-    max_wait: Annotated[Duration | None, describe("Longest time that a change waits for its commit.")] = None
+    max_files: Annotated[Limit | None, describe("Maximum number of files in one commit.")] = None
+    max_bytes: Annotated[SizeQuantity | None, describe("Maximum total content of one commit.")] = None
+    max_wait: Annotated[Duration | None, describe("Longest time between a change and its commit.")] = None
 
 
 class FileDeletionBudget(Block):
@@ -162,20 +161,19 @@ class FileDeletionBudget(Block):
     percent: Annotated[
         Percent | None,
         describe(
-            "Share of the destination's files in percent, from the eleventh deletion on; 50 if left out."
+            "Percentage of the destination's files, checked from the eleventh deletion on; 50 if left out."
         ),
     ] = None
 
 
 class CommitSpec(Block):
-    """What commits look like."""
+    """Format of commits."""
 
     template: Annotated[
         Annotated[str, text_bounds(4096)] | None,
         describe(
-            "Message of a commit, with fields such as {{.Operation}}, {{.Resource}}, {{.Namespace}} and "
-            "{{.Name}}. "
-            "Trailers are added in any case."
+            "Commit message, with fields such as {{.Operation}}, {{.Resource}}, {{.Namespace}} and "
+            "{{.Name}}. Trailers are always added."
         ),
     ] = None
 
@@ -197,61 +195,60 @@ class GitDestinationSpec(Block):
 
     repo_ref: Annotated[NamespacedRef, describe("The GitRepoConfig of the repository.")]
     branch: Annotated[
-        RefName, describe("Branch to write to; it must be among the allowed ones of the repository.")
+        RefName, describe("Branch to write to; spec.allowedBranches of the GitRepoConfig must list it.")
     ]
     base_folder: Annotated[
         CleanPath,
-        describe("Folder that this destination owns; no other destination may lie inside or around it."),
+        describe(
+            "Folder that this destination owns; no other destination may own a folder inside or above it."
+        ),
     ]
     exclusive_mode: Annotated[
         bool,
-        describe(
-            "Whether a folder that belongs to another cluster or installation is refused. If not, a warning "
-            "is given."
-        ),
+        describe("True refuses a folder that belongs to another cluster or installation; false only warns."),
     ] = declared_default(False)
     prune: Annotated[
         Literal["Always", "OnEvent", "Never"],
         describe(
-            "When a file is deleted. Always: when its object is gone, however that is noticed. OnEvent: only "
-            "when the "
-            "deletion was seen. Never: it stays. What was kept is counted in status."
+            "When a file is deleted. Always: when its object no longer exists, whether a watch event or a "
+            "list shows it. OnEvent: only on a watch event. Never: files are kept. status.orphansKept counts "
+            "kept files."
         ),
     ] = declared_default("Always")
     deletion_budget: Annotated[
         FileDeletionBudget | None,
         describe(
             "How many files may be deleted within ten minutes without approval. Beyond it deletions are held "
-            "until the annotation approved-plan names the plan's digest; writes go on."
+            "until the annotation approved-plan names the plan's digest; writes continue."
         ),
     ] = None
     secret_policy: Annotated[
         Literal["Include", "Redact", "Encrypt", "Exclude"],
         describe(
-            "How Secrets are written, where the installation reads Secrets at all. Exclude: not at all. "
-            "Redact: without their values. Encrypt: for the recipients. Include: in clear, with a warning. "
-            "Secrets that the installation's own resources name are never written."
+            "How Secrets are written, if the reverser was started with --include-secrets. Exclude: not at "
+            "all. Redact: without their values. Encrypt: for the recipients. Include: in clear text, with a "
+            "warning. Secrets that the installation's own resources name are never written."
         ),
     ] = declared_default("Exclude")
-    encryption: Annotated[EncryptionSpec | None, describe("Who can read encrypted Secrets.")] = None
-    batch: Annotated[BatchSpec | None, describe("When changes become a commit.")] = None
-    commit: Annotated[CommitSpec | None, describe("What commits look like.")] = None
+    encryption: Annotated[EncryptionSpec | None, describe("Recipients of encrypted Secrets.")] = None
+    batch: Annotated[BatchSpec | None, describe("When changes are committed.")] = None
+    commit: Annotated[CommitSpec | None, describe("Format of commits.")] = None
     allowed_namespaces: Annotated[
         _AllowedNamespaces | None,
         describe(
             "Other namespaces whose WatchRules may write here; * allows all. Left out: only its own "
-            "namespace. ClusterWatchRules are the cluster administrator's and need no entry."
+            "namespace. ClusterWatchRules belong to cluster administrators and need no entry."
         ),
     ] = None
-    suspend: Annotated[bool | None, describe("True stops all writing to this destination.")] = None
+    suspend: Annotated[bool | None, describe("True stops all writes to this destination.")] = None
 
 
 class WrittenCommit(Block):
-    """A commit that was pushed."""
+    """A pushed commit."""
 
     commit: Annotated[Annotated[str, text_bounds(64)], describe("Id of the commit.")]
     author: Annotated[
-        Annotated[str, text_bounds(253)] | None, describe("Who made the changes in it; absent when unknown.")
+        Annotated[str, text_bounds(253)] | None, describe("Author of the changes in it; absent if unknown.")
     ] = None
     subject: Annotated[
         Annotated[str, text_bounds(256)] | None, describe("The first line of its message.")
@@ -259,7 +256,7 @@ class WrittenCommit(Block):
     time: Annotated[Timestamp | None, describe("When it was pushed.")] = None
     waited: Annotated[
         Annotated[str, text_bounds(32)] | None,
-        describe("How long the first of its changes had been seen by then, such as 1.9s."),
+        describe("Time from the first observed change in it to the push, such as 1.9s."),
     ] = None
 
 
@@ -268,73 +265,71 @@ MAX_APPROVALS = 64
 
 
 class HeldDeletions(Block):
-    """Deletions beyond the budget; they wait for an approval."""
+    """Deletions beyond the budget, waiting for approval."""
 
-    count: Annotated[Count, describe("How many files would be deleted.")]
+    count: Annotated[Count, describe("Number of files that would be deleted.")]
     digest: Annotated[Annotated[str, text_bounds(64)], describe("Value for the annotation approved-plan.")]
     paths: Annotated[
         Annotated[tuple[Annotated[str, text_bounds(4096)], ...], list_bounds(10)] | None,
-        describe("The first of the files, in the order of their names."),
+        describe("The first of these files, sorted by name."),
     ] = None
 
 
 class WrittenFolder(Block):
     """A folder that a destination writes."""
 
-    repository: Annotated[
-        str, text_bounds(2048), describe("Host and path of the repository, in one spelling.")
-    ]
+    repository: Annotated[str, text_bounds(2048), describe("Host and path of the repository, normalized.")]
     branch: Annotated[str, text_bounds(255), describe("The branch.")]
-    base_folder: Annotated[str, text_bounds(4096), describe("The folder on it.")]
+    base_folder: Annotated[str, text_bounds(4096), describe("The folder on the branch.")]
 
 
 class GitDestinationStatus(ConditionedStatus):
-    """What was written."""
+    """What the reverser wrote to git."""
 
     folder: Annotated[
         WrittenFolder | None,
         describe(
-            "The folder that it writes. Another destination whose folder overlaps it is refused, also an "
-            "older one that points there only later."
+            "The folder that this destination writes. Another destination with an overlapping folder is "
+            "refused, even an older one that was changed to point there later."
         ),
     ] = None
-    last_commit: Annotated[
-        Annotated[str, text_bounds(64)] | None, describe("The newest commit that was pushed.")
-    ] = None
+    last_commit: Annotated[Annotated[str, text_bounds(64)] | None, describe("The newest pushed commit.")] = (
+        None
+    )
     last_push_time: Annotated[Timestamp | None, describe("When it was pushed.")] = None
     recent_commits: Annotated[
         Annotated[tuple[WrittenCommit, ...], list_bounds(10)] | None,
         describe(
-            "The last commits of this destination that were pushed, the newest first.",
+            "The last pushed commits of this destination, newest first.",
             stability="experimental",
         ),
     ] = None
     pending_changes: Annotated[
         Count | None,
         describe(
-            "Changes that were seen and are not in git yet, as far as they have waited for a moment.",
+            "Number of observed changes that are not in git yet; very recent ones are not counted.",
             stability="experimental",
         ),
     ] = None
     pending_since: Annotated[
         Timestamp | None,
-        describe("When the first of them was seen.", stability="experimental"),
+        describe("When the oldest of them was observed.", stability="experimental"),
     ] = None
     orphans_kept: Annotated[
         Count | None,
         describe(
-            "Files whose objects are gone and that stay: by the prune policy, because the folder's marker "
-            "names another installation, or because the file does not describe that object."
+            "Number of files kept although their objects no longer exist: by the prune policy, because the "
+            "folder's marker names another installation, or because the file does not describe that object."
         ),
     ] = None
     held_deletions: Annotated[
-        HeldDeletions | None, describe("Deletions that wait for an approval; absent: none.")
+        HeldDeletions | None, describe("Deletions waiting for approval; absent: none.")
     ] = None
     approvals_used: Annotated[
         Annotated[tuple[Annotated[str, text_bounds(64)], ...], list_bounds(MAX_APPROVALS)] | None,
         describe(
-            "Digests in the annotation approved-plan whose deletions are in git. Each counts once: to give "
-            "one again, remove it from the annotation first."
+            "Digests in the annotation approved-plan that were used. An approval is valid once: to approve "
+            "the same plan again, remove its digest from the annotation first."
         ),
     ] = None
 
@@ -345,6 +340,6 @@ class GitDestination(CustomResource):
     api_version: Literal["configbutler.ai/v1alpha1"] = declared_default("configbutler.ai/v1alpha1")
     kind: Literal["GitDestination"] = declared_default("GitDestination")
     spec: Annotated[GitDestinationSpec, describe("A folder on a branch, owned by this cluster.")]
-    status: Annotated[GitDestinationStatus | None, describe("What was written; written by the reverser.")] = (
-        None
-    )
+    status: Annotated[
+        GitDestinationStatus | None, describe("What the reverser wrote to git; written by the reverser.")
+    ] = None

@@ -21,10 +21,10 @@ ALLOWED_NAMESPACES = f"{GROUP}/allowed-namespaces"
 """Annotation of a base: namespaces that may inherit from it, separated by commas, or `*`."""
 
 _SharedField = Annotated[
-    SharedContentSpec | None, describe("Content that every gateway gets, switched on part by part.")
+    SharedContentSpec | None, describe("Content for every gateway; each part is enabled separately.")
 ]
 _AdditionalFilesField = Annotated[
-    AdditionalFiles | None, describe("Further files and folders for every gateway.")
+    AdditionalFiles | None, describe("Additional files and folders for every gateway.")
 ]
 _StorageField = Annotated[
     SharedStorageSpec | None,
@@ -66,7 +66,7 @@ COMPLETE_IGNITION_SYNC: tuple[FieldRule, ...] = (
 
 
 class IgnitionSyncSpec(SyncSpec):
-    """What to deliver to which gateways, and how."""
+    """The source, and how it is delivered to the gateways that name this resource."""
 
     RULES: ClassVar[tuple[FieldRule, ...]] = tuple(
         rule.unless("has(self.inheritsFrom)", lambda it: it.inherits_from is not None)
@@ -76,7 +76,7 @@ class IgnitionSyncSpec(SyncSpec):
     inherits_from: Annotated[
         NamespacedRef | None,
         describe(
-            "An IgnitionSyncBase that supplies what is left out here. Lists of both are joined, maps merged, "
+            "An IgnitionSyncBase that supplies the fields left out here. Lists are joined and maps merged; "
             "single values of this resource win."
         ),
     ] = None
@@ -86,22 +86,23 @@ class IgnitionSyncSpec(SyncSpec):
 
 
 class IgnitionSync(LabelledResource):
-    """Keeps the gateways that name it in step with a git repository."""
+    """Keeps the gateways that name it in sync with a git repository."""
 
     api_version: Literal["sync.ignition.io/v1alpha1"] = declared_default("sync.ignition.io/v1alpha1")
     kind: Literal["IgnitionSync"] = declared_default("IgnitionSync")
-    spec: Annotated[IgnitionSyncSpec, describe("What to deliver to which gateways, and how.")]
-    status: Annotated[
-        SyncStatus | None, describe("How far the sync has come; written by the controller.")
-    ] = None
+    spec: Annotated[
+        IgnitionSyncSpec,
+        describe("The source, and how it is delivered to the gateways that name this resource."),
+    ]
+    status: Annotated[SyncStatus | None, describe("Progress of the sync; written by the controller.")] = None
 
 
 class IgnitionSyncBaseSpec(InheritableSpec):
-    """Whatever several IgnitionSync resources have in common."""
+    """Fields that several IgnitionSync resources have in common."""
 
     git: Annotated[
         GitAccessSpec | None,
-        describe("How to reach the git server; repository and ref stay with each resource."),
+        describe("Access to the git server; each resource sets its own repository and ref."),
     ] = None
     storage: _StorageField = None
     shared: _SharedField = None

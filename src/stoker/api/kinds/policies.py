@@ -27,18 +27,17 @@ from stoker.api.spec.triggers import PollingSpec, WebhookSpec
 
 
 class InheritableSpec(Block):
-    """How gateways are kept in sync, apart from where the content comes from."""
+    """Policies of a sync; everything except its source."""
 
     gateway: Annotated[
         GatewaySpec | None,
         describe(
-            "How agents reach their gateways; annotations on a pod win for that gateway.", stability="stable"
+            "How agents reach their gateways; annotations on a pod take precedence for that gateway.",
+            stability="stable",
         ),
     ] = None
-    polling: Annotated[
-        PollingSpec | None, describe("How often the ref is looked at without being asked.")
-    ] = None
-    webhook: Annotated[WebhookSpec | None, describe("Who may ask for a sync over HTTP.")] = None
+    polling: Annotated[PollingSpec | None, describe("How often the controller polls the ref.")] = None
+    webhook: Annotated[WebhookSpec | None, describe("Authentication of webhooks that request a sync.")] = None
     exclude_patterns: Annotated[
         GlobList | None,
         describe(
@@ -48,22 +47,23 @@ class InheritableSpec(Block):
     orphans: Annotated[
         Literal["mirror", "owned"] | None,
         describe(
-            "Which files that git does not have are deleted below managed paths. owned: only those that a "
-            "sync wrote; what others put there stays and counts as drift. mirror: all of them. A mapping can "
-            "say it for its destination."
+            "Which files are deleted below managed paths if they are not in git. owned: only files that a "
+            "sync wrote; other files are kept and count as drift. mirror: all of them. A mapping can "
+            "override this for its destination."
         ),
     ] = None
     deletion_budget: Annotated[
         DeletionBudgetSpec | None,
         describe(
-            "How much one sync may delete. Above either limit it stalls until its plan is approved; up to 10 "
-            "files the percentage is not looked at."
+            "How many files one sync may delete. Above either limit it stalls until its plan is approved; up "
+            "to 10 files the percentage is ignored."
         ),
     ] = None
     normalize: Annotated[NormalizeSpec | None, describe("Values that differ per gateway.")] = None
     validation: Annotated[ValidationSpec | None, describe("Checks before anything is written.")] = None
     ignition: Annotated[
-        IgnitionSpec | None, describe("Behaviour towards people and peers on the gateway.")
+        IgnitionSpec | None,
+        describe("Behaviour towards open Designers, Perspective sessions and redundant peers."),
     ] = None
     drift: Annotated[
         DriftSpec | None, describe("What happens when another process or user changes synced files.")
@@ -73,19 +73,17 @@ class InheritableSpec(Block):
     ] = None
     snapshots: Annotated[
         SnapshotSpec | None,
-        describe_nullable("Copies of the files before each sync.", stability="experimental"),
+        describe_nullable("Snapshots of the files before each sync.", stability="experimental"),
     ] = None
     bidirectional: Annotated[
         BidirectionalSpec | None,
-        describe_nullable("Changes on gateways that flow back to git.", stability="experimental"),
+        describe_nullable(
+            "Bidirectional sync: changes on gateways are proposed to git.", stability="experimental"
+        ),
     ] = None
-    rate_limit: Annotated[RateLimitSpec | None, describe("How many gateways sync at once and how fast.")] = (
-        None
-    )
-    approval: Annotated[ApprovalSpec | None, describe("Whether a person has to agree to a new commit.")] = (
-        None
-    )
-    alerting: Annotated[AlertingSpec | None, describe("Services that get alerts.")] = None
+    rate_limit: Annotated[RateLimitSpec | None, describe("Limits on the number and rate of syncs.")] = None
+    approval: Annotated[ApprovalSpec | None, describe("Approval of new commits by a user.")] = None
+    alerting: Annotated[AlertingSpec | None, describe("Services that receive alerts.")] = None
     agent: Annotated[
-        AgentContainerSpec | None, describe("The container that is put beside each gateway.")
+        AgentContainerSpec | None, describe("The agent container that is injected into each gateway's pod.")
     ] = None

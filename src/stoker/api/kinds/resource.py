@@ -19,10 +19,10 @@ class ConditionedStatus(Block):
     """A status that consists of conditions."""
 
     observed_generation: Annotated[
-        ObservedGeneration | None, describe("Generation of the spec that this status speaks about.")
+        ObservedGeneration | None, describe("Generation of the spec that this status describes.")
     ] = None
     conditions: Annotated[
-        ConditionList | None, describe("The state in single aspects; Ready sums them up.")
+        ConditionList | None, describe("Conditions of the resource; Ready is the summary.")
     ] = None
 
 

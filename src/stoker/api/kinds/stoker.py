@@ -24,24 +24,24 @@ GROUP = "stoker.io"
 
 
 class StokerSpec(SyncSpec):
-    """What to deliver to which gateways, and how; SyncProfiles say which files go where."""
+    """The source, and how it is delivered to gateways; SyncProfiles map its files to gateway paths."""
 
     RULES: ClassVar[tuple[FieldRule, ...]] = COMPLETE
 
 
 class Stoker(LabelledResource):
-    """Keeps the gateways that name it in step with a git repository, each by the profile that it names."""
+    """Keeps the gateways that name it in sync with a git repository, each with its own SyncProfile."""
 
     api_version: Literal["stoker.io/v1alpha1"] = declared_default("stoker.io/v1alpha1")
     kind: Literal["Stoker"] = declared_default("Stoker")
-    spec: Annotated[StokerSpec, describe("What to deliver to which gateways, and how.")]
-    status: Annotated[
-        SyncStatus | None, describe("How far the sync has come; written by the controller.")
-    ] = None
+    spec: Annotated[
+        StokerSpec, describe("The source, and how it is delivered to the gateways that name this resource.")
+    ]
+    status: Annotated[SyncStatus | None, describe("Progress of the sync; written by the controller.")] = None
 
 
 class MappingSpec(Block):
-    """One file or folder of the repository and its place on the gateway."""
+    """One file or folder of the repository and its path on the gateway."""
 
     source: Annotated[
         RelativePath,
@@ -57,8 +57,8 @@ class MappingSpec(Block):
     required: Annotated[
         bool | None,
         describe(
-            "Whether a missing source is an error. If not, the mapping is skipped and nothing is deleted for "
-            "it."
+            "True makes a missing source an error. If false, the mapping is skipped and nothing below its "
+            "destination is deleted."
         ),
     ] = None
     template: Annotated[
@@ -68,8 +68,8 @@ class MappingSpec(Block):
     orphans: Annotated[
         Literal["mirror", "owned"] | None,
         describe(
-            "What happens to files of others below the destination, where it is not as spec.orphans says. "
-            "owned: they stay. mirror: they are deleted."
+            "What happens to files below the destination that no sync wrote; overrides spec.orphans. owned: "
+            "they are kept. mirror: they are deleted."
         ),
     ] = None
 
@@ -88,21 +88,21 @@ class PatchSpec(Block):
                 64,
                 FieldRule(
                     "size(self) > 0 && self.all(path, size(path) > 0)",
-                    "must name at least one value, each by a path that is not empty",
+                    "must contain at least one value, each with a non-empty path",
                     lambda paths: bool(paths) and all(paths),
                 ),
             ),
         ],
         describe(
-            'Path of each value, such as .system.name, .ports[0] or .["a.b"], and the value with fields such '
-            "as {{.GatewayName}}. The present value keeps its type where the value can be read so; a missing "
-            "last key is added. They are set in the order of their paths."
+            'Path of each value, such as .system.name, .ports[0] or .["a.b"], and the value with fields '
+            "such as {{.GatewayName}}. The existing value keeps its type if the new value can be converted "
+            "to it; a missing last key is added. Values are set in the order of their paths."
         ),
     ]
 
 
 class DeploymentModeSpec(Block):
-    """An overlay that goes over the last of the mappings."""
+    """An overlay that is applied after all mappings."""
 
     source: Annotated[RelativePath, describe("Folder in the repository; fields are allowed.")]
     destination: Annotated[
@@ -117,11 +117,11 @@ class ProfileDependency(Block):
 
 
 class SyncProfileSpec(Block):
-    """Which files of the repository go where on a gateway."""
+    """Mappings from files of the repository to files of a gateway."""
 
     mappings: Annotated[
         Annotated[tuple[MappingSpec, ...], list_bounds(256, least=1)],
-        describe("Files and folders in their order; later ones override earlier ones."),
+        describe("Files and folders in order; later ones override earlier ones."),
     ]
     deployment_mode: Annotated[
         DeploymentModeSpec | None, describe("An overlay for this deployment mode; it is the last mapping.")
@@ -130,36 +130,39 @@ class SyncProfileSpec(Block):
         Annotated[tuple[PatchSpec, ...], list_bounds(64)] | None,
         describe("Values to set in JSON and YAML files, in this order."),
     ] = None
-    vars: Annotated[Variables | None, describe("Values for templates, known there as {{.Vars.name}}.")] = None
+    vars: Annotated[Variables | None, describe("Values for templates, available as {{.Vars.name}}.")] = None
     exclude_patterns: Annotated[
         GlobList | None,
         describe(
-            "Files that are never synced, added to those of the Stoker and the built-in ones.",
+            "Files that are never synced, in addition to those of the Stoker and the built-in ones.",
             stability="experimental",
         ),
     ] = None
     depends_on: Annotated[
         Annotated[tuple[ProfileDependency, ...], list_bounds(32, keyed_by=("profileName",))] | None,
-        describe("Profiles whose gateways must be synced before those of this one; circles are refused."),
+        describe("Profiles whose gateways must be synced before those of this one; cycles are refused."),
     ] = None
     sync_period: Annotated[
         Annotated[int, Meta(ge=1, le=86400)] | None,
         describe(
-            "Seconds between two looks of the agent when it hears nothing; an annotation on the pod wins.",
+            (
+                "Seconds between two checks of the agent when no event arrives; an annotation on the pod "
+                "takes precedence."
+            ),
             stability="experimental",
         ),
     ] = None
     dry_run: Annotated[
         bool | None,
-        describe("Compute and report what would change, and write nothing.", stability="experimental"),
+        describe("Compute and report changes without writing them.", stability="experimental"),
     ] = None
-    paused: Annotated[bool | None, describe("True stops the gateways that use this profile.")] = None
+    paused: Annotated[bool | None, describe("True pauses the gateways that use this profile.")] = None
 
 
 class SyncProfileStatus(ConditionedStatus):
-    """Who uses the profile."""
+    """Use of the profile."""
 
-    gateway_count: Annotated[Count | None, describe("How many gateways name this profile.")] = None
+    gateway_count: Annotated[Count | None, describe("Number of gateways that name this profile.")] = None
 
 
 class SyncProfile(CustomResource):
@@ -176,7 +179,7 @@ class SyncProfile(CustomResource):
 
     api_version: Literal["stoker.io/v1alpha1"] = declared_default("stoker.io/v1alpha1")
     kind: Literal["SyncProfile"] = declared_default("SyncProfile")
-    spec: Annotated[SyncProfileSpec, describe("Which files of the repository go where on a gateway.")]
+    spec: Annotated[SyncProfileSpec, describe("Mappings from files of the repository to files of a gateway.")]
     status: Annotated[
-        SyncProfileStatus | None, describe("Who uses the profile; written by the controller.")
+        SyncProfileStatus | None, describe("Use of the profile; written by the controller.")
     ] = None

@@ -36,26 +36,26 @@ class SyncSpec(InheritableSpec):
         ),
     )
 
-    git: Annotated[GitSourceSpec, describe("Where the content comes from.", stability="stable")]
+    git: Annotated[GitSourceSpec, describe("The repository and ref to deliver.", stability="stable")]
     site_number: Annotated[
         Annotated[str, text_bounds(63)] | None,
-        describe("Number of the site; templates know it as {{.SiteNumber}}."),
+        describe("Number of the site; available in templates as {{.SiteNumber}}."),
     ] = None
-    paused: Annotated[bool | None, describe("True stops every sync of this resource.")] = None
-    rollback: Annotated[RollbackSpec | None, describe("A request to go back to a snapshot or a commit.")] = (
-        None
-    )
+    paused: Annotated[bool | None, describe("True pauses every sync of this resource.")] = None
+    rollback: Annotated[
+        RollbackSpec | None, describe("A request to roll back to a snapshot or a commit.")
+    ] = None
     deployment: Annotated[
         DeploymentSpec | None,
-        describe_nullable("The order in which gateways get a new commit.", stability="experimental"),
+        describe_nullable("The order in which gateways receive a new commit.", stability="experimental"),
     ] = None
     auto_rollback: Annotated[
         AutoRollbackSpec | None,
-        describe("Another way to write deployment.autoRollback.", stability="experimental"),
+        describe("Alias of deployment.autoRollback.", stability="experimental"),
     ] = None
-    webhook_namespaces: Annotated[
-        NamespaceList | None, describe("Another way to write webhook.allowedNamespaces.")
-    ] = None
+    webhook_namespaces: Annotated[NamespaceList | None, describe("Alias of webhook.allowedNamespaces.")] = (
+        None
+    )
 
 
 def _verifies_signatures(spec: SyncSpec) -> bool:
@@ -175,8 +175,8 @@ COMPLETE: tuple[FieldRule, ...] = (
     FieldRule(
         f"!{_ARTIFACT} || (self.git.?verify.?mode.orValue('none') == 'none'"
         " && !self.git.?auth.?gpgKey.hasValue())",
-        "git.verify checks signatures of git, which a registry (oci://) or a bucket (s3://) has not; pin an "
-        "artifact by its digest in git.ref",
+        "git.verify checks git signatures, which a registry (oci://) or a bucket (s3://) does not have; pin "
+        "an artifact by its digest in git.ref",
         lambda it: not is_artifact(it) or not _verifies_signatures(it),
         at="git",
     ),

@@ -54,9 +54,8 @@ class ResourceRule(Block):
     operations: Annotated[
         Annotated[tuple[Literal["CREATE", "UPDATE", "DELETE", "*"], ...], list_bounds(4)] | None,
         describe(
-            "Changes that are written: creating or updating an object needs CREATE or UPDATE, deleting its "
-            "file needs "
-            "DELETE. Empty or *: all."
+            "Changes that are written: CREATE or UPDATE writes created and updated objects, DELETE removes "
+            "the files of deleted ones. Empty or *: all."
         ),
     ] = None
     api_groups: Annotated[
@@ -71,12 +70,12 @@ class ResourceRule(Block):
 
 
 class WatchRuleSpec(Block):
-    """Objects of the rule's own namespace, and where they are written."""
+    """Objects of the rule's own namespace to write, and their destination."""
 
     destination_ref: Annotated[NamespacedRef, describe("The GitDestination to write to.")]
     rules: Annotated[
         Annotated[tuple[ResourceRule, ...], list_bounds(32, least=1)],
-        describe("Objects that one of these selects are written."),
+        describe("Selections of objects; an object is written if one of them matches."),
     ]
 
 
@@ -85,7 +84,7 @@ class WatchRule(CustomResource):
 
     api_version: Literal["configbutler.ai/v1alpha1"] = declared_default("configbutler.ai/v1alpha1")
     kind: Literal["WatchRule"] = declared_default("WatchRule")
-    spec: Annotated[WatchRuleSpec, describe("Objects of this namespace, and where they are written.")]
+    spec: Annotated[WatchRuleSpec, describe("Objects of this namespace to write, and their destination.")]
     status: Annotated[
         ConditionedStatus | None,
         describe("Whether the objects are watched and written; written by the reverser."),
@@ -105,7 +104,8 @@ class ClusterResourceRule(ResourceRule):
     )
 
     scope: Annotated[
-        Literal["Cluster", "Namespaced"], describe("Whether objects without or within a namespace are meant.")
+        Literal["Cluster", "Namespaced"],
+        describe("Cluster selects objects without a namespace, Namespaced selects objects in namespaces."),
     ]
     namespace_selector: Annotated[
         LabelSelector | None, describe("Only objects in namespaces with these labels; for scope Namespaced.")
@@ -113,12 +113,12 @@ class ClusterResourceRule(ResourceRule):
 
 
 class ClusterWatchRuleSpec(Block):
-    """Objects anywhere in the cluster, and where they are written."""
+    """Objects of the whole cluster to write, and their destination."""
 
     destination_ref: Annotated[ExplicitRef, describe("The GitDestination to write to.")]
     rules: Annotated[
         Annotated[tuple[ClusterResourceRule, ...], list_bounds(32, least=1)],
-        describe("Objects that one of these selects are written."),
+        describe("Selections of objects; an object is written if one of them matches."),
     ]
 
 
@@ -127,7 +127,7 @@ class ClusterWatchRule(CustomResource):
 
     api_version: Literal["configbutler.ai/v1alpha1"] = declared_default("configbutler.ai/v1alpha1")
     kind: Literal["ClusterWatchRule"] = declared_default("ClusterWatchRule")
-    spec: Annotated[ClusterWatchRuleSpec, describe("Objects of the cluster, and where they are written.")]
+    spec: Annotated[ClusterWatchRuleSpec, describe("Objects of the cluster to write, and their destination.")]
     status: Annotated[
         ConditionedStatus | None,
         describe("Whether the objects are watched and written; written by the reverser."),

@@ -54,9 +54,7 @@ def _decode_document(document: object, where: str, *, strict: bool) -> CustomRes
     if not isinstance(document, Mapping):
         raise InvalidValue(f"{where}: is not an object with apiVersion, kind, metadata and spec")
     kind = _kind_of(document, where)
-    problems = (
-        [f"{path}: there is no such field" for path in unknown_fields(kind.model, document)] if strict else []
-    )
+    problems = [f"{path}: unknown field" for path in unknown_fields(kind.model, document)] if strict else []
     try:
         resource = msgspec.convert(document, kind.model)
     except (msgspec.ValidationError, RecursionError) as error:

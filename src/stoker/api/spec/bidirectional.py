@@ -12,19 +12,21 @@ from stoker.api.scalars import BranchTemplate, Duration, GlobList, HttpUrl, Limi
 
 
 class GuardrailSpec(Block):
-    """What never flows back."""
+    """Limits on what is proposed to git."""
 
-    max_file_size: Annotated[SizeQuantity | None, describe("Largest file that is sent to git.")] = None
-    max_files_per_pr: Annotated[Limit | None, describe("Most files in one pull request.")] = msgspec.field(
-        default=None, name="maxFilesPerPR"
+    max_file_size: Annotated[
+        SizeQuantity | None, describe("Maximum size of a file that is proposed to git.")
+    ] = None
+    max_files_per_pr: Annotated[Limit | None, describe("Maximum number of files in one pull request.")] = (
+        msgspec.field(default=None, name="maxFilesPerPR")
     )
-    exclude_patterns: Annotated[GlobList | None, describe("Files that are never sent to git, as globs.")] = (
-        None
-    )
+    exclude_patterns: Annotated[
+        GlobList | None, describe("Files that are never proposed to git, as globs.")
+    ] = None
 
 
 class ForgeSpec(Block):
-    """The service that holds pull requests."""
+    """The forge that hosts pull requests."""
 
     RULES: ClassVar[tuple[FieldRule, ...]] = (
         FieldRule(
@@ -35,33 +37,33 @@ class ForgeSpec(Block):
         ),
     )
 
-    type: Annotated[Literal["github", "gitlab", "gitea"], describe("What kind of service it is.")]
-    url: Annotated[
-        HttpUrl | None, describe("Address of the service; left out: that of the host in git.repo.")
-    ] = None
+    type: Annotated[Literal["github", "gitlab", "gitea"], describe("Type of the service.")]
+    url: Annotated[HttpUrl | None, describe("Address of the service. Left out: the host of git.repo.")] = None
     token_secret_ref: Annotated[
         SecretKeyRef | None,
-        describe("Token that may open pull requests. Left out: the credentials of git.auth."),
+        describe("Token with permission to open pull requests. Left out: the credentials of git.auth."),
     ] = None
 
 
 class BidirectionalSpec(Block):
-    """How changes on a gateway become commits or pull requests."""
+    """Bidirectional sync: changes on a gateway become commits or pull requests."""
 
-    enabled: Annotated[bool | None, describe("Whether anything flows back.")] = None
+    enabled: Annotated[bool | None, describe("True enables bidirectional sync.")] = None
     watch_paths: Annotated[
         GlobList | None,
-        describe("What may flow back, as globs below the data folder; nothing else ever does."),
+        describe(
+            "Files whose changes are proposed to git, as globs below the data folder; all others are ignored."
+        ),
     ] = None
     target_branch: Annotated[
         BranchTemplate | None,
         describe("Branch that changes are pushed to, with fields such as {{.Namespace}}."),
     ] = None
-    debounce: Annotated[Duration | None, describe("Quiet time after the last change before it is sent.")] = (
-        None
-    )
-    create_pr: Annotated[bool | None, describe("Whether a pull request is opened for the branch.")] = (
-        msgspec.field(default=None, name="createPR")
+    debounce: Annotated[
+        Duration | None, describe("Time without further changes before a change is sent.")
+    ] = None
+    create_pr: Annotated[bool | None, describe("True opens a pull request for the branch.")] = msgspec.field(
+        default=None, name="createPR"
     )
     pr_labels: Annotated[
         Annotated[tuple[Annotated[str, text_bounds(128, least=1)], ...], list_bounds(32)] | None,
@@ -70,13 +72,13 @@ class BidirectionalSpec(Block):
     conflict_strategy: Annotated[
         Literal["gitWins", "gatewayWins", "manual"] | None,
         describe(
-            "When both sides changed a file. gitWins: git overwrites the gateway, the change stays in its "
-            "pull "
-            "request. gatewayWins: syncs of that file wait for the pull request. manual: a person decides."
+            "What happens when a file was changed both in git and on the gateway. gitWins: git overwrites "
+            "the gateway, the change stays in its pull request. gatewayWins: syncs of that file wait for the "
+            "pull request. manual: a user decides."
         ),
     ] = None
-    guardrails: Annotated[GuardrailSpec | None, describe("What never flows back.")] = None
+    guardrails: Annotated[GuardrailSpec | None, describe("Limits on what is proposed to git.")] = None
     forge: Annotated[
         ForgeSpec | None,
-        describe("The service that holds pull requests; left out: told from git.repo where possible."),
+        describe("The forge that hosts pull requests. Left out: detected from git.repo if possible."),
     ] = None

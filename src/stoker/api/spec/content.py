@@ -15,7 +15,7 @@ class SharedExternalResources(Block):
     source: Annotated[RelativePath | None, describe("Folder in the repository.")] = None
     create_fallback: Annotated[
         bool | None,
-        describe("Where the folder is missing, make a minimal collection that holds only config-mode.json."),
+        describe("If the folder is missing, create a minimal collection that holds only config-mode.json."),
     ] = None
 
 
@@ -69,7 +69,7 @@ class SharedContentSpec(Block):
 
 
 class AdditionalFile(Block):
-    """One more file or folder for every gateway."""
+    """An additional file or folder for every gateway."""
 
     source: Annotated[RelativePath, describe("Path in the repository.")]
     dest: Annotated[DestinationPath, describe("Path below the gateway's data folder.")]
@@ -80,8 +80,8 @@ class AdditionalFile(Block):
     orphans: Annotated[
         Literal["mirror", "owned"] | None,
         describe(
-            "What happens to files of others below the destination, where it is not as spec.orphans says. "
-            "owned: they stay. mirror: they are deleted."
+            "What happens to files below the destination that no sync wrote; overrides spec.orphans. owned: "
+            "they are kept. mirror: they are deleted."
         ),
     ] = None
 
@@ -95,14 +95,15 @@ class NormalizeField(Block):
     json_path: Annotated[
         JsonPathText,
         describe(
-            'Path of the value, such as .gateways[0].hostname or .["a.b"]; a file without it stays as it is.'
+            'Path of the value, such as .gateways[0].hostname or .["a.b"]; a file without this path is '
+            "not changed."
         ),
     ]
     value_template: Annotated[
         ValueTemplate,
         describe(
             "The value, with fields such as {{.GatewayName}}, {{.Namespace}} and {{.SiteNumber}}. The "
-            "present value keeps its type where the value can be read so."
+            "existing value keeps its type if the new value can be converted to it."
         ),
     ]
 
@@ -111,10 +112,8 @@ _NormalizeFields = Annotated[tuple[NormalizeField, ...], list_bounds(64)]
 
 
 class NormalizeSpec(Block):
-    """Values that differ per gateway, set in config.json and YAML files without touching any other byte."""
+    """Values that differ per gateway, set in config.json and YAML files without changing any other byte."""
 
     system_name: Annotated[bool | None, describe("Set systemName to the gateway's name.")] = None
-    fields: Annotated[
-        _NormalizeFields | None, describe("Further values; another way to write templates, both are applied.")
-    ] = None
-    templates: Annotated[_NormalizeFields | None, describe("Further values to set, in this order.")] = None
+    fields: Annotated[_NormalizeFields | None, describe("Alias of templates; both lists are applied.")] = None
+    templates: Annotated[_NormalizeFields | None, describe("Additional values to set, in this order.")] = None

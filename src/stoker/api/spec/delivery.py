@@ -23,19 +23,19 @@ class SnapshotVolumeSpec(Block):
 
 
 class SnapshotS3Spec(Block):
-    """A bucket that speaks S3."""
+    """A bucket with an S3 API."""
 
     bucket: Annotated[_BucketName | None, describe("Name of the bucket.")] = None
-    key_prefix: Annotated[_KeyPrefix | None, describe("What every key begins with.")] = None
-    endpoint: Annotated[HttpUrl | None, describe("Address of a server that is not Amazon's.")] = None
+    key_prefix: Annotated[_KeyPrefix | None, describe("Prefix of every object key.")] = None
+    endpoint: Annotated[HttpUrl | None, describe("Endpoint of an S3-compatible server other than AWS.")] = (
+        None
+    )
     region: Annotated[Annotated[str, text_bounds(64, least=1)] | None, describe("Region of the bucket.")] = (
         None
     )
     credentials_secret_ref: Annotated[
         LocalRef | None,
-        describe(
-            "A Secret with the keys accessKeyId and secretAccessKey. Left out: the identity of the pod."
-        ),
+        describe("A Secret with the keys accessKeyId and secretAccessKey. Left out: the pod's own identity."),
     ] = None
 
 
@@ -43,15 +43,15 @@ class SnapshotGcsSpec(Block):
     """A bucket in Google Cloud Storage."""
 
     bucket: Annotated[_BucketName | None, describe("Name of the bucket.")] = None
-    key_prefix: Annotated[_KeyPrefix | None, describe("What every key begins with.")] = None
+    key_prefix: Annotated[_KeyPrefix | None, describe("Prefix of every object key.")] = None
     credentials_secret_ref: Annotated[
         LocalRef | None,
-        describe("A Secret with the key serviceAccount.json. Left out: the identity of the pod."),
+        describe("A Secret with the key serviceAccount.json. Left out: the pod's own identity."),
     ] = None
 
 
 class SnapshotStorageSpec(Block):
-    """Where snapshots are kept."""
+    """Storage of snapshots."""
 
     type: Annotated[Literal["pvc", "s3", "gcs"] | None, describe("Kind of storage.")] = None
     pvc: Annotated[SnapshotVolumeSpec | None, describe("The volume, for type pvc.")] = None
@@ -64,7 +64,7 @@ class SnapshotStorageSpec(Block):
 class SnapshotSpec(Block):
     """Copies of a gateway's files, taken before each sync."""
 
-    enabled: Annotated[bool | None, describe("Whether a snapshot is taken before each sync.")] = None
+    enabled: Annotated[bool | None, describe("True takes a snapshot before each sync.")] = None
     retention_count: Annotated[
         Limit | None, describe("Snapshots to keep per gateway; older ones are deleted.")
     ] = None
@@ -72,11 +72,11 @@ class SnapshotSpec(Block):
         Literal["managed", "all"] | None,
         describe("managed: the files that syncs write. all: the whole data folder except caches."),
     ] = None
-    storage: Annotated[SnapshotStorageSpec | None, describe("Where snapshots are kept.")] = None
+    storage: Annotated[SnapshotStorageSpec | None, describe("Storage of snapshots.")] = None
 
 
 class RollbackSpec(Block):
-    """A request to go back; each distinct value is carried out once."""
+    """A rollback request; each distinct value is carried out once."""
 
     RULES: ClassVar[tuple[FieldRule, ...]] = (
         FieldRule(
@@ -104,12 +104,12 @@ class RollbackSpec(Block):
             ),
         ]
         | None,
-        describe("Full id of the commit to go back to and stay at; empty: none."),
+        describe("Full id of the commit to roll back to and stay at; empty: none."),
     ] = None
 
 
 class DeploymentStageSpec(Block):
-    """Gateways that get a new commit together."""
+    """A stage: gateways that receive a new commit together."""
 
     name: Annotated[Label, describe("Name of the stage.")]
     gateways: Annotated[
@@ -117,17 +117,17 @@ class DeploymentStageSpec(Block):
         describe("Names of its gateways."),
     ]
     post_sync_wait: Annotated[
-        Duration | None, describe("Pause after the last gateway of the stage, before the health check.")
+        Duration | None, describe("Wait time after the last gateway of the stage, before the health check.")
     ] = None
     health_check_url: Annotated[
         HealthCheckUrl | None,
         describe("Address that must answer 200 within 10 seconds; a leading GET is accepted and dropped."),
     ] = None
-    require_approval: Annotated[bool | None, describe("Whether the stage waits for an approval.")] = None
+    require_approval: Annotated[bool | None, describe("True makes the stage wait for approval.")] = None
 
 
 class SyncOrderSpec(Block):
-    """The place of one gateway in the order."""
+    """Weight and dependencies of one gateway in the sync order."""
 
     RULES: ClassVar[tuple[FieldRule, ...]] = (
         FieldRule(
@@ -141,29 +141,29 @@ class SyncOrderSpec(Block):
     name: Annotated[GatewayName, describe("Name of the gateway.")]
     weight: Annotated[
         Annotated[int, Meta(ge=-1_000_000, le=1_000_000)] | None,
-        describe("Higher goes first; equal ones together."),
+        describe("Gateways with a higher weight sync first, those with the same weight together."),
     ] = None
     depends_on: Annotated[
         Annotated[tuple[GatewayName, ...], list_bounds(64, unique=True)] | None,
-        describe("Gateways that must be done before this one begins."),
+        describe("Gateways that must be synced before this one starts."),
     ] = None
 
 
 class AutoRollbackSpec(Block):
-    """Going back by itself when a sync turns out badly."""
+    """Automatic rollback of a failed sync."""
 
-    enabled: Annotated[bool | None, describe("Whether a failed sync is rolled back.")] = None
+    enabled: Annotated[bool | None, describe("True rolls a failed sync back automatically.")] = None
     triggers: Annotated[
         Annotated[
             tuple[Literal["scanFailure", "projectLoadError", "configError"], ...], list_bounds(3, unique=True)
         ]
         | None,
-        describe("What counts as failed."),
+        describe("Which failures trigger the rollback."),
     ] = None
 
 
 class DeploymentSpec(Block):
-    """The order in which gateways get a new commit."""
+    """The order in which gateways receive a new commit."""
 
     RULES: ClassVar[tuple[FieldRule, ...]] = (
         FieldRule(
@@ -192,12 +192,10 @@ class DeploymentSpec(Block):
     ] = None
     stages: Annotated[
         Annotated[tuple[DeploymentStageSpec, ...], list_bounds(32)] | None,
-        describe("The stages in their order; only with strategy canary."),
+        describe("The stages in order; only with strategy canary."),
     ] = None
     sync_order: Annotated[
         Annotated[tuple[SyncOrderSpec, ...], list_bounds(256, keyed_by=("name",))] | None,
         describe("Weights and dependencies between gateways."),
     ] = None
-    auto_rollback: Annotated[AutoRollbackSpec | None, describe("Going back by itself after a failure.")] = (
-        None
-    )
+    auto_rollback: Annotated[AutoRollbackSpec | None, describe("Automatic rollback after a failure.")] = None

@@ -25,7 +25,7 @@ class GatewaySpec(Block):
     RULES: ClassVar[tuple[FieldRule, ...]] = (
         FieldRule(
             "!has(self.port) || self.port != 0",
-            "gateway.port must be from 1 to 65535; to write files without asking the gateway set "
+            "gateway.port must be from 1 to 65535; to write files without contacting the gateway set "
             "gateway.filesOnly: true",
             lambda it: it.port != 0,
             at="port",
@@ -44,7 +44,7 @@ class GatewaySpec(Block):
         describe("Port of the gateway's web server, from 1 to 65535."),
     ] = None
     tls: Annotated[
-        bool | None, describe_nullable("Whether that port speaks TLS. Unset is not the same as false.")
+        bool | None, describe_nullable("True if that port uses TLS. Unset is not the same as false.")
     ] = None
     api_key_secret_ref: Annotated[
         SecretKeyRef | None,
@@ -71,48 +71,50 @@ class GatewaySpec(Block):
     insecure_skip_verify: Annotated[
         bool | None,
         describe(
-            "Accept any certificate. On the loopback address without caSecretRef that is the case anyway, "
-            "and the "
-            "status says so."
+            "Accept any certificate. On the loopback address without caSecretRef certificates are never "
+            "verified; the status has a warning about it."
         ),
     ] = None
     files_only: Annotated[
         bool | None,
         describe(
-            "Write files without asking the gateway anything: no Designer is spared, nothing is locked, "
-            "scanned or verified. What it told of its modules and tag providers before still counts, and it "
-            "is asked to scan when this is false again. Otherwise a gateway that does not answer, or rejects "
-            "the key, means that nothing is written."
+            "Write files without contacting the gateway: open Designers are not respected, and there is no "
+            "scan lock, scan or verification. The last known modules and tag providers of the gateway still "
+            "apply, and a scan is requested when this is false again. If false, nothing is written while the "
+            "gateway does not answer or rejects the key."
         ),
     ] = None
     scan_order: Annotated[
-        Literal["projectsFirst", "configFirst"] | None, describe("Which of the two scans is asked for first.")
+        Literal["projectsFirst", "configFirst"] | None, describe("Which of the two scans is requested first.")
     ] = None
 
 
 class IgnitionSpec(Block):
-    """How a sync behaves towards people and peers on the gateway."""
+    """Behaviour of a sync towards open Designers, Perspective sessions and redundant peers."""
 
     designer_session_policy: Annotated[
         Literal["wait", "proceed", "fail"] | None,
-        describe("What to do with a project that is open in a Designer: wait for it, go on, or fail."),
+        describe(
+            "What to do with a project that is open in a Designer: wait until it is closed, proceed, or fail."
+        ),
     ] = None
     designer_session_timeout: Annotated[
         Duration | None,
-        describe("How long the policy wait waits before the sync of that project is given up."),
+        describe("With policy wait: how long to wait until the sync of that project fails."),
     ] = None
     perspective_session_policy: Annotated[
         Literal["none", "graceful", "close"] | None,
         describe(
-            "What happens to Perspective sessions of a project that changes. none: they refresh themselves. "
-            "graceful: they are shown a message and closed 10 s later; one that cannot be shown a message, "
-            "as on 8.3, stays open. close: they are closed after 10 s, with a message."
+            "What happens to Perspective sessions of a changed project. none: nothing, sessions refresh "
+            "themselves. graceful: they are shown a message and closed 10 s later; a session that cannot be "
+            "shown a message, as on 8.3, stays open. close: they are closed after 10 s, with a message."
         ),
     ] = None
     redundancy_role: Annotated[
         Literal["", "primary", "backup"] | None,
         describe(
-            "Role of the gateway in a redundant pair. An annotation on the pod wins; empty means no pair."
+            "Role of the gateway in a redundant pair. An annotation on the pod takes precedence; empty "
+            "means no pair."
         ),
     ] = None
     peer_gateway_name: Annotated[
@@ -123,8 +125,7 @@ class IgnitionSpec(Block):
         Literal["allow", "requireSigned", "refuse"] | None,
         describe(
             "What to do with changed *.bin files, which hold serialised objects that the gateway executes: "
-            "allow "
-            "them, only from verified commits, or never."
+            "allow them, allow them only from verified commits (requireSigned), or refuse them."
         ),
     ] = None
 
@@ -158,7 +159,7 @@ class AgentImageSpec(Block):
             ),
         ]
         | None,
-        describe("Digest to pin the image by; it wins over the tag."),
+        describe("Digest to pin the image; takes precedence over the tag."),
     ] = None
 
 
@@ -166,21 +167,21 @@ _ResourceAmounts = Annotated[dict[str, ResourceAmount], map_bounds(16)]
 
 
 class ContainerResources(Block):
-    """What a container asks for and may use."""
+    """Resource requests and limits of a container."""
 
     requests: Annotated[
-        _ResourceAmounts | None, describe("What is reserved, such as cpu: 50m and memory: 64Mi.")
+        _ResourceAmounts | None, describe("Resource requests, such as cpu: 50m and memory: 64Mi.")
     ] = None
     limits: Annotated[
-        _ResourceAmounts | None, describe("What may be used at most, such as cpu: 200m and memory: 256Mi.")
+        _ResourceAmounts | None, describe("Resource limits, such as cpu: 200m and memory: 256Mi.")
     ] = None
 
 
 class AgentContainerSpec(Block):
-    """The container that is put beside each gateway."""
+    """The agent container that is injected into each gateway's pod."""
 
     image: Annotated[
-        AgentImageSpec | None, describe("The image of the agent; the installation's own where left out.")
+        AgentImageSpec | None, describe("The image of the agent. Left out: the image of the installation.")
     ] = None
     resources: Annotated[ContainerResources | None, describe("CPU and memory of the agent's container.")] = (
         None
@@ -195,7 +196,7 @@ class AgentContainerSpec(Block):
     startup_budget: Annotated[
         Duration | None,
         describe(
-            "How long the first sync may hold the gateway back. After that a gateway that was synced before "
-            "starts with what it has."
+            "How long the first sync may delay the start of the gateway. After that, a gateway that was "
+            "synced before starts with its current files."
         ),
     ] = None

@@ -22,14 +22,14 @@ class SshKeyAuth(Block):
     known_hosts_secret_ref: Annotated[
         SecretKeyRef | None,
         describe(
-            "Lines of known_hosts; several keys and key types per host are fine. Without it the host is "
-            "accepted with a warning, unless the installation demands known hosts."
+            "Lines of known_hosts; several keys and key types per host are fine. Without it any host key is "
+            "accepted with a warning, unless the installation requires known hosts."
         ),
     ] = None
 
 
 class GitHubAppAuth(Block):
-    """An installed GitHub App; also what makes pull requests possible."""
+    """An installed GitHub App; its tokens can also open pull requests."""
 
     app_id: Annotated[_AppId, describe("The id of the app, a number.")]
     installation_id: Annotated[_AppId, describe("The id of its installation in the organisation, a number.")]
@@ -78,19 +78,16 @@ class GitAuthSpec(Block):
     basic: Annotated[BasicAuth | None, describe("Log in over https with a user name and password.")] = None
     gpg_key: Annotated[
         GpgKeyAuth | None,
-        describe(
-            "Another way to write verify.gpgKeysSecretRef with verify.mode commit; it may stand beside a "
-            "login."
-        ),
+        describe("Alias of verify.gpgKeysSecretRef with verify.mode commit; may be combined with a login."),
     ] = None
 
 
 class GitVerifySpec(Block):
-    """Which signatures a commit needs before anything of it is used."""
+    """Signatures that a commit must have before it is used."""
 
     mode: Annotated[
         Literal["none", "commit", "tag"] | None,
-        describe("What must carry a good signature: nothing, the commit itself, or the tag that names it."),
+        describe("Which object must have a valid signature: none, the commit, or the tag that names it."),
     ] = None
     allowed_signers_secret_ref: Annotated[
         SecretKeyRef | None,
@@ -102,18 +99,18 @@ class GitVerifySpec(Block):
 
 
 class GitAccessSpec(Block):
-    """What several resources may share about reaching a git server."""
+    """Access to a git server; several resources can inherit it."""
 
     auth: Annotated[
         GitAuthSpec | None,
         describe(
-            "How to log in; at most one of sshKey, githubApp, token and basic. Left out: no login. "
-            "A resource that sets it replaces what it would inherit as a whole."
+            "How to log in; at most one of sshKey, githubApp, token and basic. Left out: no login. A "
+            "resource that sets it replaces the inherited login as a whole."
         ),
     ] = None
     verify: Annotated[
         GitVerifySpec | None,
-        describe("Signatures that are demanded. A commit that fails the check changes nothing."),
+        describe("Required signatures. A commit that fails the check is not applied."),
     ] = None
     ca_secret_ref: Annotated[
         SecretKeyRef | None, describe("Certificates in PEM form to trust for https besides the system's.")
@@ -121,16 +118,16 @@ class GitAccessSpec(Block):
     proxy: Annotated[
         ProxyUrl | None,
         describe(
-            "Proxy for https, such as http://proxy:3128 or socks5h://proxy:1080. Left out: the one that the "
-            "process's environment names. Hosts in its NO_PROXY are reached directly either way; an ssh "
-            "address cannot use a proxy."
+            "Proxy for https, such as http://proxy:3128 or socks5h://proxy:1080. Left out: the proxy of the "
+            "process environment. Hosts in NO_PROXY are always reached directly; an ssh address cannot use a "
+            "proxy."
         ),
     ] = None
     allow_rewrite: Annotated[
         bool | None,
         describe(
-            "Whether a branch may be force-pushed or a tag moved. If not, a ref whose new commit does not "
-            "descend from the last one stalls with a reason."
+            "True accepts force-pushed branches and moved tags. If false, the resource stalls when the new "
+            "commit does not descend from the last one."
         ),
     ] = None
 
@@ -141,11 +138,11 @@ class GitSourceSpec(GitAccessSpec):
     repo: Annotated[
         SourceAddress,
         describe(
-            "The repository: https://, http://, ssh://, git@host:path, or file:///path of a repository "
-            "on the machine of stoker sync (refused in a cluster). Or what is only read: oci://host/name, an "
+            "The repository: https://, http://, ssh://, git@host:path, or file:///path of a repository on "
+            "the machine of stoker sync (refused in a cluster). Or a read-only source: oci://host/name, an "
             "artifact in a registry (with ?plainHttp=true without TLS), or "
-            "s3://bucket/prefix?endpoint=https://host&region=name, objects in a bucket. "
-            "Credentials never stand here."
+            "s3://bucket/prefix?endpoint=https://host&region=name, objects in a bucket. Credentials are not "
+            "allowed here."
         ),
     ]
     ref: Annotated[
@@ -153,7 +150,7 @@ class GitSourceSpec(GitAccessSpec):
         describe(
             "Branch, tag or commit id to follow; a short name means the branch first, then the tag, and "
             "refs/tags/… pins a tag. For oci:// a tag, or sha256: and a digest; for s3:// a prefix below "
-            "that of the address, or HEAD for that one itself. The product never writes this field; "
-            "webhooks use annotations."
+            "that of the address, or HEAD for the address itself. Stoker never writes this field; webhooks "
+            "use annotations."
         ),
     ]

@@ -12,38 +12,34 @@ from stoker.api.scalars import Count, Duration, Glob, HttpUrl, HttpUrlOrEmpty, J
 
 
 class DeletionBudgetSpec(Block):
-    """How much one sync may delete; more than either limit stalls until the plan is approved."""
+    """How many files one sync may delete; above either limit the sync stalls until its plan is approved."""
 
     files: Annotated[Count | None, describe("Number of files that may be deleted.")] = None
     percent: Annotated[
         Percent | None,
-        describe(
-            "Share of the managed files that may be deleted, in percent; not looked at for up to 10 files."
-        ),
+        describe("Percentage of the managed files that may be deleted; ignored for up to 10 files."),
     ] = None
 
 
 class ValidationWebhookSpec(Block):
-    """A service that is asked before each sync."""
+    """A service that approves or refuses each sync."""
 
     url: Annotated[
         HttpUrlOrEmpty | None,
-        describe("Address that gets commit, ref, gateway and changed files; empty: none."),
+        describe("Address that receives commit, ref, gateway and changed files; empty: none."),
     ] = None
     timeout: Annotated[
-        Duration | None, describe("How long to wait for the answer; silence is a refusal.")
+        Duration | None, describe("How long to wait for the answer; no answer counts as a refusal.")
     ] = None
 
 
 class ValidationSpec(Block):
     """Checks before anything is written."""
 
-    dry_run_before: Annotated[
-        bool | None, describe("Compute and report what would change, and write nothing.")
-    ] = None
-    webhook: Annotated[
-        ValidationWebhookSpec | None, describe("A service of your own that may refuse a sync.")
-    ] = None
+    dry_run_before: Annotated[bool | None, describe("Compute and report changes without writing them.")] = (
+        None
+    )
+    webhook: Annotated[ValidationWebhookSpec | None, describe("A service that can refuse a sync.")] = None
 
 
 class DriftIgnoreSpec(Block):
@@ -54,29 +50,29 @@ class DriftIgnoreSpec(Block):
     ]
     json_pointer: Annotated[
         JsonPointer | None,
-        describe("Only the value at this JSON pointer is ignored; left out: the whole file."),
+        describe("Ignore only the value at this JSON pointer. Left out: the whole file."),
     ] = None
 
 
 class DriftSpec(Block):
-    """What happens when files on the gateway are changed by somebody else."""
+    """What happens when another process or user changes files on the gateway."""
 
     mode: Annotated[
         Literal["off", "report", "restore", "capture"] | None,
         describe(
-            "off: do not look. report: say so. restore: bring back what was synced last. "
-            "capture: send the change to git (needs bidirectional)."
+            "off: do not check. report: report drift in the status. restore: write the last synced files "
+            "again. capture: propose the change to git (needs bidirectional)."
         ),
     ] = None
-    interval: Annotated[Duration | None, describe("Pause between two comparisons.")] = None
+    interval: Annotated[Duration | None, describe("Time between two checks.")] = None
     ignore: Annotated[
         Annotated[tuple[DriftIgnoreSpec, ...], list_bounds(128)] | None,
-        describe("Differences that do not count."),
+        describe("Differences that are not drift."),
     ] = None
 
 
 class MaintenanceWindowSpec(Block):
-    """A time in which gateways may be changed."""
+    """A time window in which gateways may be changed."""
 
     cron: Annotated[
         str,
@@ -106,27 +102,29 @@ MaintenanceWindowList = Annotated[tuple[MaintenanceWindowSpec, ...], list_bounds
 
 
 class RateLimitSpec(Block):
-    """How many gateways sync at once and how fast."""
+    """Limits on the number and rate of syncs."""
 
     max_concurrent_syncs: Annotated[
         Limit | None,
         describe("Gateways that sync at the same time. Left out: half of the gateways, at least one."),
     ] = None
     max_syncs_per_minute: Annotated[Limit | None, describe("Syncs that are started per minute.")] = None
-    burst_limit: Annotated[Limit | None, describe("Syncs that may start at once after a quiet time.")] = None
+    burst_limit: Annotated[
+        Limit | None, describe("Burst: syncs that may start at once after a time without syncs.")
+    ] = None
 
 
 class ApprovalWebhookSpec(Block):
-    """A service that is told about what waits for approval."""
+    """A service that is notified of pending approvals."""
 
     url: Annotated[
         HttpUrlOrEmpty | None,
-        describe("Address that is called when something waits for approval; empty: none."),
+        describe("Address that is called when a commit is waiting for approval; empty: none."),
     ] = None
 
 
 class ApprovalSpec(Block):
-    """Whether a person has to agree to a new commit."""
+    """Approval of new commits by a user."""
 
     required: Annotated[
         bool | None,
@@ -135,14 +133,14 @@ class ApprovalSpec(Block):
         ),
     ] = None
     timeout: Annotated[
-        Duration | None, describe("After this time a request without an approval expires.")
+        Duration | None, describe("Time after which a request without an approval expires.")
     ] = None
     teams: Annotated[
         Annotated[tuple[Annotated[str, text_bounds(128, least=1)], ...], list_bounds(64)] | None,
         describe("Teams whose members may approve."),
     ] = None
     webhook: Annotated[
-        ApprovalWebhookSpec | None, describe("A service that is called for open requests.")
+        ApprovalWebhookSpec | None, describe("A service that is notified of pending approvals.")
     ] = None
 
 
@@ -161,7 +159,7 @@ _EventNames = Annotated[
 
 
 class AlertWebhookSpec(Block):
-    """Somebody to tell."""
+    """A service that receives alerts."""
 
     RULES: ClassVar[tuple[FieldRule, ...]] = (
         FieldRule(
@@ -179,18 +177,18 @@ class AlertWebhookSpec(Block):
         ),
     )
 
-    type: Annotated[Literal["slack", "pagerduty", "teams", "webhook"], describe("Kind of service.")]
+    type: Annotated[Literal["slack", "pagerduty", "teams", "webhook"], describe("Type of the service.")]
     url: Annotated[
         HttpUrl | None,
         describe(
-            "Address of the service. It usually holds a secret: urlSecretRef is better, and a Warning says "
-            "so."
+            "Address of the service. It usually contains a secret: prefer urlSecretRef; admission returns a "
+            "warning."
         ),
     ] = None
     url_secret_ref: Annotated[SecretKeyRef | None, describe("Address of the service, from a Secret.")] = None
     integration_key: Annotated[
         Annotated[str, text_bounds(256, least=1)] | None,
-        describe("Key of the PagerDuty integration. It is a secret: integrationKeySecretRef is better."),
+        describe("Key of the PagerDuty integration. It is a secret: prefer integrationKeySecretRef."),
     ] = None
     integration_key_secret_ref: Annotated[
         SecretKeyRef | None, describe("Key of the PagerDuty integration, from a Secret.")
@@ -198,24 +196,24 @@ class AlertWebhookSpec(Block):
     on: Annotated[
         _EventNames | None,
         describe(
-            "Reasons of the events to tell about, such as SyncFailed, ScanFailure and AutoRollback; left "
-            "out: "
-            "every warning. In YAML the name of this field needs quotes."
+            "Reasons of the events that are sent, such as SyncFailed, ScanFailure and AutoRollback. Left "
+            "out: every warning. In YAML the name of this field needs quotes."
         ),
     ] = None
     on_unquoted: Annotated[
         _EventNames | None,
         describe(
-            "What kubectl makes of `on` written without quotes (YAML 1.1 reads it as true); the same list."
+            "Alias of `on`: kubectl sends this name if `on` is written without quotes (YAML 1.1 reads it "
+            "as true)."
         ),
     ] = msgspec.field(default=None, name="true")
 
 
 class AlertingSpec(Block):
-    """Services that get alerts."""
+    """Services that receive alerts."""
 
-    enabled: Annotated[bool | None, describe("Whether alerts are sent.")] = None
+    enabled: Annotated[bool | None, describe("True sends alerts.")] = None
     webhooks: Annotated[
         Annotated[tuple[AlertWebhookSpec, ...], list_bounds(32)] | None,
-        describe("The services that get alerts; more kinds will follow.", stability="experimental"),
+        describe("The services that receive alerts.", stability="experimental"),
     ] = None

@@ -23,11 +23,13 @@ class FileChangeStatus(Block):
     """One file that a sync changed."""
 
     path: Annotated[_Path, describe("Path below the data folder.")]
-    action: Annotated[Literal["added", "modified", "deleted"], describe("What happened to it.")]
+    action: Annotated[
+        Literal["added", "modified", "deleted"], describe("Whether it was added, modified or deleted.")
+    ]
 
 
 class DiffSummary(Block):
-    """What a sync changed, without the contents."""
+    """Files and projects that a sync changed, without file contents."""
 
     from_commit: Annotated[
         StatusWord | None, describe("Commit before the sync; absent on the first one.")
@@ -46,15 +48,15 @@ class DiffSummary(Block):
 
 
 class SyncHistoryEntry(Block):
-    """One sync that has ended."""
+    """A finished sync."""
 
     timestamp: Annotated[Timestamp, describe("When it ended.")]
     commit: Annotated[StatusWord | None, describe("Commit that was synced.")] = None
-    ref: Annotated[StatusWord | None, describe("Ref that led to the commit.")] = None
+    ref: Annotated[StatusWord | None, describe("Ref that resolved to the commit.")] = None
     files_changed: Annotated[Count | None, describe("Files added, modified and deleted together.")] = None
-    projects_synced: Annotated[_Projects | None, describe("Projects that were touched.")] = None
+    projects_synced: Annotated[_Projects | None, describe("Projects with changed files.")] = None
     duration: Annotated[StatusWord | None, describe("How long it took, such as 1.9s.")] = None
-    result: Annotated[StatusWord | None, describe("success, or the reason why it was not.")] = None
+    result: Annotated[StatusWord | None, describe("success, or the reason of the failure.")] = None
     snapshot_id: Annotated[StatusWord | None, describe("Snapshot taken before it.")] = None
     diff: Annotated[DiffSummary | None, describe("What it changed.")] = None
 
@@ -68,12 +70,12 @@ class SnapshotInfo(Block):
 
 
 class PendingPlanStatus(Block):
-    """A plan that is held back until somebody approves its digest."""
+    """A plan that is held until a user approves its digest."""
 
     digest: Annotated[StatusWord, describe("Value for the annotation approved-plan.")]
-    reason: Annotated[StatusWord | None, describe("Why it is held back, such as DeletionBudgetExceeded.")] = (
-        None
-    )
+    reason: Annotated[
+        StatusWord | None, describe("Why the plan is held, such as DeletionBudgetExceeded.")
+    ] = None
     files_added: Annotated[Count | None, describe("Files that it would add.")] = None
     files_modified: Annotated[Count | None, describe("Files that it would change.")] = None
     files_deleted: Annotated[Count | None, describe("Files that it would delete.")] = None
@@ -82,44 +84,46 @@ class PendingPlanStatus(Block):
 class DriftStatus(Block):
     """Files that another process or user has changed."""
 
-    files: Annotated[Count, describe("How many files differ from what was synced.")]
+    files: Annotated[Count, describe("Number of files that differ from the last sync.")]
     paths: Annotated[_PathList | None, describe("The first twenty of them.")] = None
-    detected_at: Annotated[Timestamp | None, describe("When the difference was first seen.")] = None
+    detected_at: Annotated[Timestamp | None, describe("When the drift was first detected.")] = None
 
 
 class DriftRestoreStatus(Block):
-    """Files that were changed on the gateway and put back."""
+    """Files that were changed on the gateway and restored."""
 
-    files: Annotated[Count, describe("How many files were put back.")]
+    files: Annotated[Count, describe("Number of restored files.")]
     paths: Annotated[_PathList | None, describe("The first twenty of them.")] = None
-    restored_at: Annotated[Timestamp | None, describe("When they were put back.")] = None
+    restored_at: Annotated[Timestamp | None, describe("When they were restored.")] = None
 
 
 class HeldProjectStatus(Block):
-    """A project that waits for a Designer to close."""
+    """A project that is not synced while it is open in a Designer."""
 
     project: Annotated[StatusWord, describe("Name of the project.")]
-    user: Annotated[StatusWord | None, describe("Who has it open.")] = None
+    user: Annotated[StatusWord | None, describe("User who has it open.")] = None
 
 
 class QuarantineStatus(Block):
-    """A commit that was taken back on a gateway and is not tried again there."""
+    """A commit that was rolled back on a gateway and is not retried there."""
 
     commit: Annotated[StatusWord, describe("The commit.")]
-    reason: Annotated[StatusWord | None, describe("One word for machines: why it was rolled back.")] = None
-    message: Annotated[StatusLine | None, describe("The same in a sentence.")] = None
+    reason: Annotated[StatusWord | None, describe("Machine-readable reason of the rollback.")] = None
+    message: Annotated[StatusLine | None, describe("Human-readable message.")] = None
     since: Annotated[Timestamp | None, describe("When it was rolled back.")] = None
 
 
 class GatewayChangesStatus(Block):
-    """What somebody changed on a gateway and git does not have."""
+    """Changes on a gateway that are not in git."""
 
-    pending: Annotated[Count | None, describe("Files on their way to git.")] = None
-    refused: Annotated[Count | None, describe("Files that do not go to git.")] = None
-    held: Annotated[Count | None, describe("Files that are not overwritten until a person decides.")] = None
+    pending: Annotated[Count | None, describe("Files that are not in git yet.")] = None
+    refused: Annotated[Count | None, describe("Files that were refused and are not proposed to git.")] = None
+    held: Annotated[Count | None, describe("Files that are not overwritten until a user decides.")] = None
     paths: Annotated[_PathList | None, describe("The first twenty of them.")] = None
-    reason: Annotated[StatusWord | None, describe("One word for machines: what keeps them.")] = None
-    message: Annotated[StatusLine | None, describe("The same in a sentence.")] = None
+    reason: Annotated[StatusWord | None, describe("Machine-readable reason why changes are not in git.")] = (
+        None
+    )
+    message: Annotated[StatusLine | None, describe("Human-readable message.")] = None
     branch: Annotated[StatusWord | None, describe("Branch that the changes were pushed to.")] = None
     pull_request: Annotated[StatusLine | None, describe("Address of the open pull request.")] = None
 
@@ -130,30 +134,30 @@ class GatewayStatus(Block):
     name: Annotated[StatusWord, describe("Name of the gateway.")]
     pod_name: Annotated[StatusWord, describe("Name of its pod.")]
     namespace: Annotated[StatusWord | None, describe("Namespace of its pod.")] = None
-    service_path: Annotated[_Path | None, describe("Folder of its service in the repository.")] = None
+    service_path: Annotated[_Path | None, describe("Folder of the gateway's service in the repository.")] = (
+        None
+    )
     sync_profile_name: Annotated[StatusWord | None, describe("SyncProfile that it uses; empty: none.")] = None
     observed_generation: Annotated[
-        Generation | None, describe("Generation of the resource that the gateway was last synced at.")
+        Generation | None, describe("Generation of the resource at the last sync of the gateway.")
     ] = None
     sync_status: Annotated[
         Literal["Pending", "Syncing", "Synced", "Error"] | None, describe("State of the gateway.")
     ] = None
-    reason: Annotated[StatusWord | None, describe("One word for machines: the reason of the state.")] = None
-    error_message: Annotated[
-        StatusLine | None, describe("What went wrong, in a sentence; empty: nothing.")
-    ] = None
+    reason: Annotated[StatusWord | None, describe("Machine-readable reason of the state.")] = None
+    error_message: Annotated[StatusLine | None, describe("Error message; empty: no error.")] = None
     errors: Annotated[
         Annotated[tuple[StatusLine, ...], list_bounds(10)] | None,
         describe("The first ten errors of the last sync."),
     ] = None
     warnings: Annotated[
         Annotated[tuple[StatusLine, ...], list_bounds(10)] | None,
-        describe("What is not as it should be, such as a certificate that was not verified."),
+        describe("Warnings, such as a certificate that was not verified."),
     ] = None
     last_sync_time: Annotated[Timestamp | None, describe("When the last sync ended.")] = None
     last_sync_duration: Annotated[StatusWord | None, describe("How long it took, such as 3.2s.")] = None
     synced_commit: Annotated[StatusWord | None, describe("Commit that is on the gateway.")] = None
-    synced_ref: Annotated[StatusWord | None, describe("Ref that led to the commit.")] = None
+    synced_ref: Annotated[StatusWord | None, describe("Ref that resolved to the commit.")] = None
     agent_version: Annotated[StatusWord | None, describe("Version of the agent.")] = None
     last_scan_result: Annotated[
         StatusLine | None,
@@ -165,39 +169,42 @@ class GatewayStatus(Block):
     files_added: Annotated[Count | None, describe("Files added by the last sync.")] = None
     files_modified: Annotated[Count | None, describe("Files changed by the last sync.")] = None
     files_deleted: Annotated[Count | None, describe("Files deleted by the last sync.")] = None
-    projects_synced: Annotated[_Projects | None, describe("Projects touched by the last sync.")] = None
+    projects_synced: Annotated[
+        _Projects | None, describe("Projects with files changed by the last sync.")
+    ] = None
     held_projects: Annotated[
         Annotated[tuple[HeldProjectStatus, ...], list_bounds(20)] | None,
-        describe("Projects that wait because they are open in a Designer."),
+        describe("Projects that are not synced while they are open in a Designer."),
     ] = None
     orphans_kept: Annotated[
-        _PathList | None, describe("The first twenty files that git does not have and that were not deleted.")
+        _PathList | None, describe("The first twenty files that are not in git and were not deleted.")
     ] = None
-    orphans_kept_total: Annotated[Count | None, describe("How many such files there are.")] = None
+    orphans_kept_total: Annotated[Count | None, describe("Number of such files.")] = None
     skipped: Annotated[
         Annotated[tuple[StatusLine, ...], list_bounds(10)] | None,
         describe(
-            "The first ten things that the repository or the mappings name and the gateway does not get, "
-            "each with the reason: symlinks, submodules, mappings without a source, patches without a file."
+            "The first ten entries of the repository or the mappings that are not delivered, each with the "
+            "reason: symlinks, submodules, mappings without a source, patches without a file."
         ),
     ] = None
-    skipped_total: Annotated[Count | None, describe("How many such things there are.")] = None
-    pending_plan: Annotated[PendingPlanStatus | None, describe("A plan that waits for approval.")] = None
+    skipped_total: Annotated[Count | None, describe("Number of such entries.")] = None
+    pending_plan: Annotated[PendingPlanStatus | None, describe("A plan that is waiting for approval.")] = None
     drift: Annotated[DriftStatus | None, describe("Files that another process or user has changed.")] = None
     drift_restored: Annotated[
         DriftRestoreStatus | None,
-        describe("Files that were changed on the gateway and put back most recently."),
+        describe("Files changed on the gateway that the last restore reverted."),
     ] = None
     last_snapshot: Annotated[SnapshotInfo | None, describe("The newest snapshot.")] = None
-    snapshots_kept: Annotated[Count | None, describe("How many snapshots there are.")] = None
+    snapshots_kept: Annotated[Count | None, describe("Number of snapshots.")] = None
     quarantine: Annotated[
-        QuarantineStatus | None, describe("A commit that was rolled back here and is not tried again.")
+        QuarantineStatus | None, describe("A commit that was rolled back on this gateway and is not retried.")
     ] = None
     waits_until: Annotated[
-        Timestamp | None, describe("When the next maintenance window opens, while a change waits for it.")
+        Timestamp | None,
+        describe("When the next maintenance window opens; set while a change is waiting for it."),
     ] = None
     changes: Annotated[
-        GatewayChangesStatus | None, describe("What was changed on the gateway and is not in git.")
+        GatewayChangesStatus | None, describe("Changes on the gateway that are not in git.")
     ] = None
     sync_history: Annotated[
         Annotated[tuple[SyncHistoryEntry, ...], list_bounds(10)] | None,
@@ -206,72 +213,76 @@ class GatewayStatus(Block):
 
 
 class RequestedRef(Block):
-    """A ref that is followed in place of spec.git.ref, on request; until spec.git.ref is changed."""
+    """A requested ref that the resource follows instead of spec.git.ref, until spec.git.ref is changed."""
 
-    ref: Annotated[StatusWord, describe("The ref that was asked for.")]
-    at: Annotated[Timestamp | None, describe("When it was asked for.")] = None
-    by: Annotated[StatusWord | None, describe("Who asked for it, such as webhook.")] = None
-    source: Annotated[StatusWord | None, describe("What sent the request, such as github.")] = None
-    spec_ref: Annotated[StatusWord | None, describe("What spec.git.ref was at that time.")] = None
+    ref: Annotated[StatusWord, describe("The requested ref.")]
+    at: Annotated[Timestamp | None, describe("When it was requested.")] = None
+    by: Annotated[StatusWord | None, describe("Requester, such as webhook.")] = None
+    source: Annotated[StatusWord | None, describe("Type of the sender, such as github.")] = None
+    spec_ref: Annotated[StatusWord | None, describe("Value of spec.git.ref at that time.")] = None
 
 
 class RollbackStatus(Block):
-    """What became of the last request in spec.rollback."""
+    """Result of the last request in spec.rollback."""
 
-    request: Annotated[StatusWord, describe("The snapshot or commit that was asked for.")]
-    result: Annotated[Literal["Pending", "Succeeded", "Failed"], describe("Whether it was carried out.")]
-    message: Annotated[StatusLine | None, describe("What happened, in a sentence.")] = None
+    request: Annotated[StatusWord, describe("The requested snapshot or commit.")]
+    result: Annotated[Literal["Pending", "Succeeded", "Failed"], describe("State of the rollback.")]
+    message: Annotated[StatusLine | None, describe("Human-readable message.")] = None
     time: Annotated[Timestamp | None, describe("When it ended.")] = None
 
 
 class StageStatus(Block):
-    """One stage of a release."""
+    """One stage of a rollout."""
 
     name: Annotated[StatusWord, describe("Name of the stage.")]
     state: Annotated[
-        Literal["Waiting", "Approval", "Syncing", "Soaking", "Passed", "Failed"], describe("How far it is.")
+        Literal["Waiting", "Approval", "Syncing", "Soaking", "Passed", "Failed"], describe("Current state.")
     ]
     synced_at: Annotated[Timestamp | None, describe("When the last of its gateways was synced.")] = None
     checked_at: Annotated[Timestamp | None, describe("When its health check passed.")] = None
-    message: Annotated[StatusLine | None, describe("What it waits for, or why it failed.")] = None
+    message: Annotated[StatusLine | None, describe("What the stage is waiting for, or why it failed.")] = None
 
 
 class RolloutStatus(Block):
-    """How far a commit has come on its way through the fleet."""
+    """Progress of a commit through stages and gateways."""
 
     commit: Annotated[StatusWord, describe("The commit.")]
-    started_at: Annotated[Timestamp | None, describe("When it was first released.")] = None
+    started_at: Annotated[Timestamp | None, describe("When the first gateway was released to sync it.")] = (
+        None
+    )
     stages: Annotated[
-        Annotated[tuple[StageStatus, ...], list_bounds(32)] | None, describe("Its stages, in their order.")
+        Annotated[tuple[StageStatus, ...], list_bounds(32)] | None, describe("Its stages, in order.")
     ] = None
-    queued: Annotated[Count | None, describe("Gateways that wait for their turn.")] = None
-    syncing: Annotated[Count | None, describe("Gateways that sync now.")] = None
+    queued: Annotated[Count | None, describe("Number of gateways in the queue.")] = None
+    syncing: Annotated[Count | None, describe("Number of gateways that are syncing.")] = None
     queue: Annotated[
         Annotated[tuple[StatusWord, ...], list_bounds(1000)] | None,
-        describe("Who waits for a turn, the first one first."),
+        describe("Queued gateways, the next one first."),
     ] = None
-    queued_since: Annotated[Timestamp | None, describe("Since when the queue has not become shorter.")] = None
+    queued_since: Annotated[
+        Timestamp | None, describe("Time since which the queue has not become shorter.")
+    ] = None
     begun: Annotated[
         Annotated[tuple[Timestamp, ...], list_bounds(1000)] | None,
-        describe("When gateways were last released, as far as a limit counts them."),
+        describe("When gateways were last released; the rate limit counts these times."),
     ] = None
-    request: Annotated[StatusWord | None, describe("The last request to sync that it has seen.")] = None
+    request: Annotated[StatusWord | None, describe("The last observed sync request.")] = None
 
 
 class ApprovalRequest(Block):
-    """A commit that waits for a person, or was given one."""
+    """An approval request for a commit, and its approval if there is one."""
 
     commit: Annotated[StatusWord, describe("The commit.")]
-    ref: Annotated[StatusWord | None, describe("Ref that led to it.")] = None
-    stage: Annotated[StatusWord | None, describe("Stage that waits; absent: the whole resource.")] = None
+    ref: Annotated[StatusWord | None, describe("Ref that resolved to it.")] = None
+    stage: Annotated[StatusWord | None, describe("Stage that is waiting; absent: the whole resource.")] = None
     digest: Annotated[
         StatusWord | None,
         describe("What is approved: SHA-256 over the sorted lines `gateway digest` of all plans."),
     ] = None
-    state: Annotated[Literal["Planning", "Pending", "Approved", "Expired"], describe("How far it is.")]
-    requested_at: Annotated[Timestamp | None, describe("When it began to wait.")] = None
-    expires_at: Annotated[Timestamp | None, describe("When the request lapses.")] = None
-    approved_by: Annotated[StatusWord | None, describe("Who approved it.")] = None
+    state: Annotated[Literal["Planning", "Pending", "Approved", "Expired"], describe("Current state.")]
+    requested_at: Annotated[Timestamp | None, describe("When the approval was requested.")] = None
+    expires_at: Annotated[Timestamp | None, describe("When the request expires.")] = None
+    approved_by: Annotated[StatusWord | None, describe("User who approved it.")] = None
     approved_at: Annotated[Timestamp | None, describe("When it was approved.")] = None
     files_added: Annotated[Count | None, describe("Files that would be added, over all gateways.")] = None
     files_modified: Annotated[Count | None, describe("Files that would be changed.")] = None
@@ -280,37 +291,37 @@ class ApprovalRequest(Block):
         Timestamp | None, describe("When the service of approval.webhook was called.")
     ] = None
     request: Annotated[
-        StatusWord | None, describe("The last request to sync that was seen when it began.")
+        StatusWord | None, describe("The last sync request observed when the approval was requested.")
     ] = None
-    message: Annotated[StatusLine | None, describe("Why an approval that is there does not count.")] = None
+    message: Annotated[StatusLine | None, describe("Why the given approval is ignored.")] = None
 
 
 class SyncStatus(Block):
-    """How far the sync has come."""
+    """Progress of the sync."""
 
     observed_generation: Annotated[
-        ObservedGeneration | None, describe("Generation of the spec that this status speaks about.")
+        ObservedGeneration | None, describe("Generation of the spec that this status describes.")
     ] = None
     last_sync_time: Annotated[Timestamp | None, describe("When a gateway was last synced.")] = None
     last_sync_ref: Annotated[StatusWord | None, describe("Ref that is being delivered.")] = None
     last_sync_commit: Annotated[StatusWord | None, describe("Commit that is being delivered.")] = None
     repo_clone_status: Annotated[
         Literal["NotCloned", "Cloning", "Cloned", "Error"] | None,
-        describe("Cloned: the repository was reached and the ref led to a commit."),
+        describe("Cloned: the repository was read and the ref resolved to a commit."),
     ] = None
     requested_ref: Annotated[
-        RequestedRef | None, describe("A ref that was asked for beside spec.git.ref.")
+        RequestedRef | None, describe("A requested ref that overrides spec.git.ref.")
     ] = None
-    rollback: Annotated[RollbackStatus | None, describe("What became of spec.rollback.")] = None
+    rollback: Annotated[RollbackStatus | None, describe("Result of spec.rollback.")] = None
     release: Annotated[
-        RolloutStatus | None, describe("How far the commit has come, where stages, order or limits hold it.")
+        RolloutStatus | None, describe("Progress of the rollout, if stages, an order or limits apply.")
     ] = None
-    approval: Annotated[ApprovalRequest | None, describe("What waits for a person.")] = None
+    approval: Annotated[ApprovalRequest | None, describe("The pending approval.")] = None
     secret_names: Annotated[
         Annotated[tuple[StatusWord, ...], list_bounds(256)] | None,
         describe(
-            "Secrets of its namespace that it uses, by itself, by the base that it inherits from or by the "
-            "installation's defaults. The reverser writes none of them to git."
+            "Secrets of its namespace that are named by the resource, by its base or by the installation's "
+            "defaults. The reverser writes none of them to git."
         ),
     ] = None
     discovered_gateways: Annotated[
@@ -318,5 +329,5 @@ class SyncStatus(Block):
         describe("The gateways that refer to the resource."),
     ] = None
     conditions: Annotated[
-        ConditionList | None, describe("The state in single aspects; Ready sums them up. There is no phase.")
+        ConditionList | None, describe("Conditions of the resource; Ready is the summary. There is no phase.")
     ] = None

@@ -12,16 +12,14 @@ NamespaceList = Annotated[tuple[NamespaceName, ...], list_bounds(256)]
 
 
 class WebhookSpec(Block):
-    """Who may ask for a sync over HTTP, and where agents may be injected."""
+    """Authentication of webhooks that request a sync, and the namespaces in which agents may be injected."""
 
-    enabled: Annotated[bool | None, describe("Whether the receiver accepts requests for this resource.")] = (
-        None
-    )
+    enabled: Annotated[bool | None, describe("True accepts webhook requests for this resource.")] = None
     port: Annotated[
         PortNumber | None,
         describe(
-            "Port on which requests are expected. One listener serves all resources; another port is "
-            "reported."
+            "Expected port of the receiver. One listener serves all resources; a different port is reported "
+            "in the condition WebhookReady."
         ),
     ] = None
     secret_ref: Annotated[
@@ -33,34 +31,29 @@ class WebhookSpec(Block):
     allowed_refs: Annotated[
         Annotated[tuple[Annotated[str, text_bounds(255, least=1)], ...], list_bounds(64)] | None,
         describe(
-            "Refs that a request may make the resource follow beside spec.git.ref, as globs. Left out or "
-            "empty: none. A request for another ref is refused."
+            "Refs that a webhook request may select instead of spec.git.ref, as globs. Left out or empty: "
+            "none. A request for another ref is refused."
         ),
     ] = None
     allowed_namespaces: Annotated[
         NamespaceList | None,
-        describe(
-            "Namespaces in which pods may get an agent for this resource; empty or left out: no further "
-            "limit."
-        ),
+        describe("Namespaces in which pods may get an agent for this resource. Empty or left out: all."),
     ] = None
 
 
 class PollingSpec(Block):
-    """The safety net under webhooks."""
+    """Polling of the ref, in case a webhook is lost."""
 
-    enabled: Annotated[
-        bool | None, describe("Whether the controller looks by itself if the ref has moved.")
-    ] = None
-    interval: Annotated[PollingInterval | None, describe("Pause between two looks, at least 1s.")] = None
+    enabled: Annotated[bool | None, describe("True makes the controller poll the ref.")] = None
+    interval: Annotated[PollingInterval | None, describe("Time between two polls, at least 1s.")] = None
 
 
 class SharedStorageSpec(Block):
-    """A volume that holds one clone for all gateways, in place of one clone per agent."""
+    """A volume with one clone for all gateways, instead of one clone per agent."""
 
     storage_class_name: Annotated[
         Annotated[str, text_bounds(253)] | None,
-        describe("Class of the volume; empty means the cluster's default."),
+        describe("StorageClass of the volume; empty: the cluster's default."),
     ] = None
     size: Annotated[SizeQuantity | None, describe("Size of the volume.")] = None
     access_mode: Annotated[

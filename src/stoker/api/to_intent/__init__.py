@@ -98,5 +98,5 @@ def gateway_intent_for(
 def _adapter(resource: CustomResource) -> KindAdapter[Any]:
     adapter = _ADAPTERS.get(type(resource))
     if adapter is None:
-        raise InvalidValue(f"a {type(resource).__name__} does not keep gateways in sync")
+        raise InvalidValue(f"a {type(resource).__name__} does not sync gateways")
     return adapter

@@ -83,7 +83,7 @@ class _AnnotationReader:
             try:
                 return parse(PodAnnotation(name, value))
             except InvalidValue as error:
-                self.notices.append(Notice(error.reason, f"{error.message}; it is left out"))
+                self.notices.append(Notice(error.reason, f"{error.message}; it is ignored"))
                 self.unreadable.add(key)
         return None
 

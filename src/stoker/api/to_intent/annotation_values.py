@@ -83,7 +83,7 @@ def enum_parser(kind: type[E]) -> Callable[[PodAnnotation], E]:
 def parse_port(annotation: PodAnnotation) -> int:
     if not re.fullmatch(r"[0-9]{1,5}", annotation.value) or not 1 <= int(annotation.value) <= 65535:
         raise annotation.refused(
-            "it must be a port from 1 to 65535; to write files without asking the gateway set "
+            "it must be a port from 1 to 65535; to write files without contacting the gateway set "
             "spec.gateway.filesOnly of the resource"
         )
     return int(annotation.value)
@@ -134,7 +134,7 @@ def parse_line(annotation: PodAnnotation) -> str:
 def parse_literal(annotation: PodAnnotation) -> str:
     """Parse text that is put into a template and must be rendered unchanged."""
     if "{{" in annotation.value or "}}" in annotation.value:
-        raise annotation.refused("it is taken literally; a template belongs into system-name-template")
+        raise annotation.refused("it is used literally; put a template into system-name-template")
     return parse_line(annotation)
 
 

@@ -118,7 +118,7 @@ def _legacy_names(pod: PodFacts) -> Iterator[Notice]:
     ]
     if used:
         names = ", ".join(found.name for found in used)
-        yield Notice(Reason.LEGACY_ANNOTATION, f"the prefix of {names} is the old one; {PREFIX} replaces it")
+        yield Notice(Reason.LEGACY_ANNOTATION, f"{names} use a deprecated prefix; use {PREFIX} instead")
 
 
 def _unknown_names(pod: PodFacts) -> Iterator[Notice]:
@@ -132,11 +132,9 @@ def _unknown_names(pod: PodFacts) -> Iterator[Notice]:
     for name, prefix in unknown[:MAX_UNKNOWN]:
         close = difflib.get_close_matches(name.removeprefix(prefix), known, n=1)
         meant = f"; did you mean {prefix}{close[0]}?" if close else ""
-        yield Notice(Reason.UNKNOWN_ANNOTATION, f"annotation {name} is not known{meant}")
+        yield Notice(Reason.UNKNOWN_ANNOTATION, f"unknown annotation {name}{meant}")
     if len(unknown) > MAX_UNKNOWN:
-        more = (
-            f"{len(unknown) - MAX_UNKNOWN} more annotations under {PREFIX} and {LEGACY_PREFIX} are not known"
-        )
+        more = f"{len(unknown) - MAX_UNKNOWN} more unknown annotations under {PREFIX} and {LEGACY_PREFIX}"
         yield Notice(Reason.UNKNOWN_ANNOTATION, more)
 
 

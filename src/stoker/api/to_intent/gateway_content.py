@@ -59,8 +59,8 @@ def content_for(pod: PodSettings, namespace: str, profiles: ReadOnlyMap[str, Syn
         return _from_profile(pod, profile)
     if pod.service_path is None:
         raise InvalidValue(
-            f"gateway {pod.gateway} has neither annotation {PREFIX}{PodAnnotationKey.SYNC_PROFILE} "
-            f"nor {PREFIX}{PodAnnotationKey.SERVICE_PATH}: nothing says which files it gets",
+            f"gateway {pod.gateway} has neither annotation {PREFIX}{PodAnnotationKey.SYNC_PROFILE} nor "
+            f"{PREFIX}{PodAnnotationKey.SERVICE_PATH}: set one of them to select the files of the gateway",
             reason=Reason.NO_MAPPINGS,
         )
     return _from_service_path(pod, pod.service_path)
@@ -74,8 +74,8 @@ def refuse_root_mapping(sources: Iterable[str], whose: str) -> None:
     if maps_root(sources):
         raise InvalidValue(
             f"{whose} maps the whole repository (source '.') and spec.bidirectional.enabled is true: a "
-            "gateway could change any file of it, also what a CI service runs; map the folders that it "
-            "needs, or set spec.bidirectional.enabled to false",
+            "gateway could change any file of the repository, including CI configuration; map only the "
+            "needed folders, or set spec.bidirectional.enabled to false",
             reason=Reason.INVALID_SPEC,
         )
 

@@ -92,11 +92,11 @@ def _notices(spec: IgnitionSyncSpec) -> Iterator[Notice]:
     if spec.storage and is_artifact(spec):
         yield Notice(
             Reason.FIELD_IGNORED,
-            "storage means nothing for a registry or a bucket: no volume is made, each agent keeps its own "
-            "mirror",
+            "spec.storage has no effect for a registry or a bucket: no volume is created, each agent keeps "
+            "its own mirror",
         )
     elif spec.storage and _shared_volume(spec) is None:
         yield Notice(
             Reason.FIELD_IGNORED,
-            "storage.accessMode is ReadWriteOnce: no volume is made, each agent keeps its own clone",
+            "storage.accessMode is ReadWriteOnce: no volume is created, each agent keeps its own clone",
         )

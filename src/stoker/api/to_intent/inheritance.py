@@ -64,7 +64,7 @@ def installation_defaults(values: Mapping[str, object]) -> IgnitionSyncBaseSpec:
     """Parse the chart's `defaults`, once when a process starts; a misspelt name stops the process."""
     unknown = sorted(unknown_fields(IgnitionSyncBaseSpec, values))
     if unknown:
-        raise InvalidValue(f"defaults: there is no field {', '.join(unknown)}", reason=Reason.MISCONFIGURED)
+        raise InvalidValue(f"defaults: unknown field {', '.join(unknown)}", reason=Reason.MISCONFIGURED)
     defaults = from_wire(values, IgnitionSyncBaseSpec)
     _refuse_broken_rules("defaults", defaults)
     return defaults

@@ -63,8 +63,8 @@ def policies_for(
     if inherits_role or pod.redundancy_role is not None:
         return policies, ()
     message = (
-        f"ignition.redundancyRole is not used for gateway {pod.gateway}, which is one of several; "
-        f"annotation {PREFIX}{PodAnnotationKey.REDUNDANCY_ROLE} says it for one"
+        f"ignition.redundancyRole is ignored for gateway {pod.gateway}, because the resource has several "
+        f"gateways; set annotation {PREFIX}{PodAnnotationKey.REDUNDANCY_ROLE} on the pod"
     )
     return policies, (Notice(Reason.FIELD_IGNORED, message),)
 
@@ -82,7 +82,7 @@ def access_notices(access: intent.GatewayAccessPolicy) -> Iterator[Notice]:
     if access.port == TLS_PORT and not access.tls:
         yield Notice(
             Reason.PORT_WITHOUT_TLS,
-            f"gateway.port is {TLS_PORT}, where gateways speak TLS, but gateway.tls is false",
+            f"gateway.port is {TLS_PORT}, the TLS port of gateways, but gateway.tls is false",
         )
 
 

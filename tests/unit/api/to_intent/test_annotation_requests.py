@@ -85,7 +85,7 @@ def test_what_cannot_be_read_is_left_out_with_a_notice(key: str, value: str) -> 
     assert found == ResourceRequests()
     assert notice.reason is Reason.INVALID_VALUE
     assert notice.message.startswith(f"annotation stoker.io/{key} is ")
-    assert notice.message.endswith("it is left out")
+    assert notice.message.endswith("it is ignored")
 
 
 @pytest.mark.parametrize("moment", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"])

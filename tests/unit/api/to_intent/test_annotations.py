@@ -159,7 +159,7 @@ def test_a_misspelt_annotation_is_noticed_with_what_was_meant() -> None:
     (notice,) = settings(sync_profle="line").notices
     assert notice.reason is Reason.UNKNOWN_ANNOTATION
     assert notice.message == (
-        "annotation stoker.io/sync-profle is not known; did you mean stoker.io/sync-profile?"
+        "unknown annotation stoker.io/sync-profle; did you mean stoker.io/sync-profile?"
     )
 
 

@@ -147,5 +147,5 @@ def test_a_spec_that_was_never_settled_means_the_same() -> None:
 def test_a_kind_that_syncs_no_gateways_has_no_intent() -> None:
     stranger: CustomResource = profile()
     assert type(stranger) not in MODELS
-    with pytest.raises(InvalidValue, match="a SyncProfile does not keep gateways in sync"):
+    with pytest.raises(InvalidValue, match="a SyncProfile does not sync gateways"):
         merge_spec(stranger)
