@@ -163,7 +163,7 @@ def test_every_state_of_its_destinations_is_shown(
         headline(page, "2 destinations failed")
         refused = page.locator(".destination", has_text="archive").filter(has_text="secret")
         expect(refused).to_contain_text("does not allow branch 'secret'")
-        expect(refused).to_contain_text("fix this")
+        expect(refused).to_contain_text("fix the cause")
         expect(page.locator("#verdict-more")).to_have_text("2 failed and 1 suspended")
         look("reverser-many")
 

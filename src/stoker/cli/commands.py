@@ -20,48 +20,52 @@ class CommandEntry(NamedTuple):
 GROUPS = {
     "Without a cluster": {
         "sync": CommandEntry(
-            "stoker.cli.sync.sync", "sync_command", "Bring a folder to a commit, once or for ever."
+            "stoker.cli.sync.sync",
+            "sync_command",
+            "Sync a gateway's data folder from git, once or continuously.",
         ),
         "plan": CommandEntry(
-            "stoker.cli.sync.plan", "plan_command", "Show what a sync would do, and change nothing."
+            "stoker.cli.sync.plan", "plan_command", "Show what a sync would change, without changing it."
         ),
         "verify": CommandEntry(
-            "stoker.cli.sync.verify", "verify_command", "Find what changed since the last sync."
+            "stoker.cli.sync.verify", "verify_command", "Report drift: files changed since the last sync."
         ),
         "rollback": CommandEntry(
             "stoker.cli.sync.rollback",
             "rollback_command",
-            "Go back to a snapshot or a commit, and stay there.",
+            "Roll back to a snapshot or a commit, and stay there.",
         ),
         "doctor": CommandEntry(
-            "stoker.cli.doctor.command", "doctor_command", "Say what is wrong with a cluster or a gateway."
+            "stoker.cli.doctor.command", "doctor_command", "Diagnose a cluster or a gateway."
         ),
-        "dev": CommandEntry("stoker.cli.sync.dev", "dev_group", "Try edits on a gateway as they are saved."),
+        "dev": CommandEntry(
+            "stoker.cli.sync.dev", "dev_group", "Sync a working copy to a gateway on every save."
+        ),
         "testing": CommandEntry(
-            "stoker_testkit.testing_command", "testing_group", "Start a gateway to test against."
+            "stoker_testkit.testing_command", "testing_group", "Start a simulated gateway for tests."
         ),
         "demo": CommandEntry(
-            "stoker_testkit.demo", "demo_command", "See the main job done for real on this machine."
+            "stoker_testkit.demo", "demo_command", "Run a complete sync on this machine as a demonstration."
         ),
         "completion": CommandEntry(
-            "stoker.cli.completion", "completion_command", "Let a shell complete verbs and options."
+            "stoker.cli.completion", "completion_command", "Print a completion script for a shell."
         ),
     },
-    "Out of a cluster": {
+    "From a cluster to git": {
         "export": CommandEntry(
             "stoker.cli.export.command",
             "export_command",
-            "Write what a cluster holds to a folder or a repository.",
+            "Write the objects of a cluster to a folder or a repository.",
         ),
     },
-    "For a resource in a cluster": {
+    "Resources in a cluster": {
         "migrate": CommandEntry(
             "stoker.cli.migrate.command",
             "migrate_command",
             "Convert the configuration of another tool into resources.",
         ),
         "status": CommandEntry(
-            "stoker.cli.fleet.status", "status_command", "Show how resources and their gateways stand."
+            "stoker.cli.fleet.status", "status_command", "Show the status of resources and their gateways."
         ),
         "history": CommandEntry(
             "stoker.cli.fleet.history", "history_command", "List the last syncs of a resource's gateways."
@@ -70,36 +74,34 @@ GROUPS = {
             "stoker.cli.fleet.history", "diff_command", "Show what a sync of a gateway changed."
         ),
         "approve": CommandEntry(
-            "stoker.cli.fleet.approve", "approve_command", "Agree to the plan that a resource waits with."
+            "stoker.cli.fleet.approve", "approve_command", "Approve the pending plan of a resource."
         ),
         "pause": CommandEntry(
             "stoker.cli.fleet.pause",
             "pause_command",
-            "Hold a resource still: its gateways stay as they are.",
+            "Pause a resource: nothing is synced to its gateways.",
         ),
-        "resume": CommandEntry(
-            "stoker.cli.fleet.pause", "resume_command", "Let a resource go on that was held still."
-        ),
+        "resume": CommandEntry("stoker.cli.fleet.pause", "resume_command", "Resume a paused resource."),
     },
-    "In a cluster": {
-        "controller": CommandEntry(
-            "stoker.cli.run.controller", "controller_command", "Run the operator's controller."
-        ),
+    "Cluster components": {
+        "controller": CommandEntry("stoker.cli.run.controller", "controller_command", "Run the controller."),
         "webhook": CommandEntry(
             "stoker.cli.run.webhook",
             "webhook_command",
-            "Put agents into pods, and judge resources (admission).",
+            "Run the admission webhook: inject agents, validate resources.",
         ),
         "agent": CommandEntry(
-            "stoker.cli.run.agent", "agent_command", "Keep the gateway of this pod (the sidecar)."
+            "stoker.cli.run.agent", "agent_command", "Run the agent (sidecar of a gateway's pod)."
         ),
         "reverser": CommandEntry(
             "stoker.cli.run.reverser",
             "reverser_command",
-            "Write the state of the cluster to git, as it changes.",
+            "Run the reverser: write objects of the cluster to git.",
         ),
         "fetcher": CommandEntry(
-            "stoker.cli.run.fetcher", "fetcher_command", "Keep a mirror on a volume that agents share."
+            "stoker.cli.run.fetcher",
+            "fetcher_command",
+            "Run the fetcher: keep a git mirror on a shared volume.",
         ),
     },
 }

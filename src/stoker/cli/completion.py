@@ -17,7 +17,7 @@ SHELLS = ("bash", "zsh", "fish")
 @click.argument("shell", type=click.Choice(SHELLS))
 @click.pass_context
 def completion_command(context: click.Context, /, *, shell: str) -> None:
-    """Print a script that lets a shell complete verbs and options.
+    """Print a completion script for a shell.
 
     \b
     bash: source <(stoker completion bash)

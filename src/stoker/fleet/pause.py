@@ -29,7 +29,7 @@ async def pause_resource(client: KubeClient, named: ResourceName, *, paused: boo
     """Pause or resume one resource; return a sentence that describes the change."""
     kind = (await find_resource(client, named)).kind
     await patch_resource(client, kind, named, {"spec": {"paused": paused}})
-    return f"{kind} {named} {'is held still' if paused else 'goes on'}"
+    return f"{kind} {named} {'is paused' if paused else 'is resumed'}"
 
 
 async def pause_installation(client: KubeClient, home: str, *, paused: bool, manager: str) -> str:
@@ -45,7 +45,7 @@ async def pause_installation(client: KubeClient, home: str, *, paused: bool, man
     }
     await client.apply(CONFIG_MAPS, body, PAUSE_MAP, home, manager=manager, into=ObjectHeader)
     where = f"by {PAUSE_MAP} in namespace {home}"
-    return f"everything is held still {where}" if paused else f"everything goes on, {where}"
+    return f"everything is paused {where}" if paused else f"everything is resumed, {where}"
 
 
 async def has_live_controller(client: KubeClient, home: str, clock: Clock | None = None) -> bool:

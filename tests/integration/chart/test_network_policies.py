@@ -114,7 +114,7 @@ def test_every_required_client_reaches_a_pod(
         ("controller", 8443, ANYONE),
         ("controller", 9443, API_SERVER),
         *((each, 8080, STRANGER) for each in ("controller", "webhook", "reverser")),
-        *((each, 22, ANYONE) for each in ("controller", "webhook", "reverser", "let-go")),
+        *((each, 22, ANYONE) for each in ("controller", "webhook", "reverser", "remove-finalizers")),
     ],
 )
 def test_no_other_client_reaches_a_pod(
@@ -126,9 +126,9 @@ def test_no_other_client_reaches_a_pod(
 @pytest.mark.parametrize(
     ("component", "port", "peer", "protocol"),
     [
-        *((each, 53, NODE, "UDP") for each in ("controller", "webhook", "reverser", "let-go")),
-        *((each, 53, NODE, "TCP") for each in ("controller", "webhook", "reverser", "let-go")),
-        *((each, 6443, API_SERVER, "TCP") for each in ("controller", "webhook", "reverser", "let-go")),
+        *((each, 53, NODE, "UDP") for each in ("controller", "webhook", "reverser", "remove-finalizers")),
+        *((each, 53, NODE, "TCP") for each in ("controller", "webhook", "reverser", "remove-finalizers")),
+        *((each, 6443, API_SERVER, "TCP") for each in ("controller", "webhook", "reverser", "remove-finalizers")),
         *((each, 22, GIT, "TCP") for each in ("controller", "reverser")),
         *((each, 443, GIT, "TCP") for each in ("controller", "reverser")),
         *((each, 3000, GITEA, "TCP") for each in ("controller", "reverser")),
@@ -160,7 +160,7 @@ def test_a_collector_of_traces_is_reached_where_there_is_one(
     for component in ("controller", "webhook", "reverser"):
         assert traced.lets_out(component, port, ANYONE)
         assert not narrow.lets_out(component, port, ANYONE)
-    assert not traced.lets_out("let-go", port, ANYONE)
+    assert not traced.lets_out("remove-finalizers", port, ANYONE)
 
 
 def test_a_collector_whose_pods_listen_elsewhere_than_its_service_is_reached(helm: Helm) -> None:
@@ -182,9 +182,9 @@ def test_a_collector_whose_pods_listen_elsewhere_than_its_service_is_reached(hel
 @pytest.mark.parametrize(
     ("component", "port", "peer"),
     [
-        *((each, 443, ANYONE) for each in ("controller", "webhook", "reverser", "let-go")),
-        *((each, 22, GIT) for each in ("webhook", "let-go")),
-        *((each, 3000, GITEA) for each in ("webhook", "let-go")),
+        *((each, 443, ANYONE) for each in ("controller", "webhook", "reverser", "remove-finalizers")),
+        *((each, 22, GIT) for each in ("webhook", "remove-finalizers")),
+        *((each, 3000, GITEA) for each in ("webhook", "remove-finalizers")),
         ("controller", 25, GIT),
     ],
 )

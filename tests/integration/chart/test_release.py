@@ -216,7 +216,7 @@ def test_a_release_comes_works_changes_and_goes(
     plane.kubectl("-n", "line-1", "delete", "stoker", "plant", "--timeout=60s")
     logged_lines = release.logged()  # without its role a program that still runs may well complain
     release.uninstall()  # while both programs still run
-    logged_lines += (release.folder / "let-go.log").read_text()
+    logged_lines += (release.folder / "remove-finalizers.log").read_text()
     assert re.search("forbidden|RBACDenied", logged_lines, re.IGNORECASE) is None
     eventually(lambda: not pods(plane), PATIENCE, "the Deployments' pods go")
     release.stop()
@@ -273,7 +273,7 @@ def test_an_uninstall_is_not_held_up_by_crds_that_are_gone(
     release.install()
     take_kinds_away(plane)
     release.uninstall()
-    assert "resources.let_go" in release.logged()
+    assert "finalizers.removed" in release.logged()
     eventually(lambda: not pods(plane), PATIENCE, "the pods go")
 
 
@@ -287,7 +287,7 @@ def test_an_uninstall_is_not_held_up_by_a_namespace_that_is_gone(
     plane.kubectl("delete", "namespace", "line-3", "--timeout=60s")
     release.uninstall()
     assert '"namespace.gone"' in release.logged()
-    assert [one for one in inventory(plane) if "let-go" in one] == [], "what it could see with is gone, too"
+    assert [one for one in inventory(plane) if "remove-finalizers" in one] == [], "what it could see with is gone, too"
 
 
 def finalizers(plane: ClusterAccess, name: str) -> list[str]:

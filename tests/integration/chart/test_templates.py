@@ -49,7 +49,7 @@ VALUES: dict[str, dict[str, Any]] = {
     },
     "no receiver, no volumes": {
         "receiver": {"enabled": False},
-        "controller": {"sharedVolumes": False, "letGo": {"enabled": False}},
+        "controller": {"sharedVolumes": False, "removeFinalizers": {"enabled": False}},
     },
     "air gap": {
         "airgap": True,
@@ -315,10 +315,10 @@ def test_no_right_is_wider_than_it_must_be_with(name: str, helm: Helm) -> None:
                 assert "resourceNames" in rule or everything
     if name == "two namespaces":
         wide = {one["metadata"]["name"]: one for one in of_kind(objects, "ClusterRole")}
-        assert wide.keys() == {"stoker-webhook", "stoker-let-go"}
+        assert wide.keys() == {"stoker-webhook", "stoker-remove-finalizers"}
         # Only while it is uninstalled, and only whether they are still there.
-        assert wide["stoker-let-go"]["metadata"]["annotations"]["helm.sh/hook"] == "pre-delete"
-        [look] = wide["stoker-let-go"]["rules"]
+        assert wide["stoker-remove-finalizers"]["metadata"]["annotations"]["helm.sh/hook"] == "pre-delete"
+        [look] = wide["stoker-remove-finalizers"]["rules"]
         assert look["verbs"] == ["get"]
         assert (look["resources"], look["resourceNames"]) == (["namespaces"], ["line-1", "line-2"])
         secrets = [
@@ -608,7 +608,7 @@ def test_images_are_pinned_where_that_is_demanded(helm: Helm) -> None:
         ({"image": {"digest": "sha256:12"}}, "image.digest"),
         ({"webhook": {"injection": {"failurePolicy": "Maybe"}}}, "webhook.injection.failurePolicy"),
         ({"receiver": {"service": {"port": 0}}}, "receiver.service.port"),
-        ({"controller": {"letGo": {"timeoutSeconds": 5}}}, "controller.letGo.timeoutSeconds"),
+        ({"controller": {"removeFinalizers": {"timeoutSeconds": 5}}}, "controller.removeFinalizers.timeoutSeconds"),
         ({"receiver": {"trustedProxies": ["any"]}}, "receiver.trustedProxies.0"),
         ({"agent": {"metadataKey": "no slash"}}, "agent.metadataKey"),
         ({"defaults": {"poling": {}}}, "poling"),

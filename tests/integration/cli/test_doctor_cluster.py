@@ -117,7 +117,7 @@ def test_kinds_of_an_older_version(installed: InstalledOperator) -> None:
     finally:
         installed.patch(path, {"spec": {"versions": whole}})
     assert (check, reason) == ("schemas", Reason.VERSION_NOT_SUPPORTED)
-    assert f"it does not know spec.{gone}" in message
+    assert f"it lacks spec.{gone}" in message
 
 
 def test_an_api_server_that_is_too_old(installed: InstalledOperator, tmp_path: Path) -> None:
@@ -278,7 +278,7 @@ def test_two_operators_have_to_be_distinguished(installed: InstalledOperator) ->
     finally:
         installed.cluster.request("DELETE", f"{deployments.format('default')}/second")
     assert (check, reason) == ("operator", Reason.INVALID_VALUE)
-    assert message == f"there are several, in the namespaces default, {HOME}"
+    assert message == f"several operators were found, in the namespaces default, {HOME}"
     assert "--operator-namespace" in fix
 
 
@@ -294,7 +294,7 @@ def test_a_lease_whose_holder_died(installed: InstalledOperator) -> None:
     installed.patch(lease, {"spec": held("2020-01-01T00:00:00.000000Z")})
     check, reason, message, _ = installed.complaint(there)
     assert (check, reason) == ("controller", Reason.CONTROLLER_SILENT)
-    assert "was last renewed by ghost at 2020-01-01T00:00:00.000000Z, and not since" in message
+    assert "was last renewed by ghost at 2020-01-01T00:00:00.000000Z, and not renewed since" in message
     with renewing(lambda beat: installed.patch(lease, {"spec": held(f"2020-01-01T00:{beat:02}:00.000000Z")})):
         assert installed.look(there)[1]["controller"]["mark"] == "ok", "a clock that is wrong is no death"
 

@@ -103,7 +103,7 @@ def test_history_and_diff_show_the_syncs_of_a_gateway(site: Site, commit: str) -
     code, out, _ = stoker(site, "history", "line", "--output=json")
     assert [(one["gateway"], one["sync"]) for one in json.loads(out)["syncs"]] == [("filler", 1)]
     code, _, printed = stoker(site, "diff", "line")
-    assert (code, "2 gateways: say --gateway" in printed) == (ExitCode.WRONG_INPUT, True)
+    assert (code, "2 gateways: choose one with --gateway" in printed) == (ExitCode.WRONG_INPUT, True)
     code, _, printed = stoker(site, "history", "line", "--gateway=other")
     assert (code, "it has: capper, filler" in printed) == (ExitCode.WRONG_INPUT, True)
     code, _, printed = stoker(site, "diff", "line", "--gateway=filler", "--sync=2")
@@ -122,7 +122,7 @@ def test_the_emergency_stop_is_written_where_a_controller_reads_it(site: Site, c
     code, out, _ = stoker(site, "pause", "--everything")
     assert (code, out.strip()) == (
         ExitCode.DONE,
-        f"everything is held still by {PAUSE} in namespace {site.namespace}",
+        f"everything is paused by {PAUSE} in namespace {site.namespace}",
     )
     site.until("Stoker", "line", "Ready", "Paused")
     assert stoker(site, "resume", "--everything")[0] == ExitCode.DONE
@@ -140,7 +140,7 @@ def test_an_emergency_stop_that_no_controller_reads_is_no_success(site: Site) ->
     ("arguments", "sentence"),
     [
         (["status", "none"], "does not exist"),
-        (["status", "none", "-A"], "--all-namespaces does not go with a name"),
+        (["status", "none", "-A"], "--all-namespaces cannot be combined with a name"),
         (["history"], "name the resource"),
         (["pause"], "name one resource, or say --everything"),
         (["resume", "line", "--everything"], "name one resource, or say --everything"),

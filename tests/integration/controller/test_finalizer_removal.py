@@ -71,10 +71,10 @@ def until(site: Site, name: str, *, tied: bool) -> None:
     )
 
 
-def let_go(site: Site, *flags: str, namespaces: Sequence[str] = ()) -> tuple[int | None, str]:
+def remove_finalizers(site: Site, *flags: str, namespaces: Sequence[str] = ()) -> tuple[int | None, str]:
     """The exit code, and the whole output."""
     watched = ",".join((site.namespace, *namespaces))
-    process = site.start("--let-go", f"--watch-namespaces={watched}", *flags)
+    process = site.start("--remove-finalizers", f"--watch-namespaces={watched}", *flags)
     assert process.wait(PATIENCE), process.tail()
     return process.returncode, process.log.read_text()
 
@@ -105,7 +105,7 @@ def test_a_changed_selector_leaves_what_another_release_has_tied(site: Site, oth
     tie(site, "south")
     until(site, "north", tied=False)  # of all that are found it is the last
     assert finalizers(site, "east") == [FINALIZER]
-    code, result = let_go(site, "--watch-label-selector=team=west")
+    code, result = remove_finalizers(site, "--watch-label-selector=team=west")
     assert code == 0, result
     assert [finalizers(site, name) for name in ("east", "south")] == [[FINALIZER], []]
 
@@ -126,7 +126,7 @@ def test_an_uninstall_after_a_changed_selector_removes_both_finalizers(site: Sit
     site.patch(site.path_of("Stoker", "stranger"), {"metadata": {"finalizers": [FINALIZER]}})
     site.apply("Stoker", "south", git=NOWHERE, labels={"team": "south"})
     site.patch(site.path_of("Stoker", "south"), {"metadata": {"finalizers": [FINALIZER]}})
-    code, result = let_go(site, "--watch-label-selector=team=south")
+    code, result = remove_finalizers(site, "--watch-label-selector=team=south")
     assert code == 0, result
     left = {name: finalizers(site, name) for name in ("north", "south", "stranger")}
     assert left == {"north": [], "south": [], "stranger": [FINALIZER]}
@@ -148,7 +148,7 @@ def neighbour(kinds: ClusterAccess, site: Site) -> Iterator[Site]:
 def may_look_at(site: Site, *namespaces: str) -> None:
     """What the chart grants while a release is uninstalled."""
     rule = {"apiGroups": [""], "resources": ["namespaces"], "resourceNames": namespaces, "verbs": ["get"]}
-    meta = {"metadata": {"name": f"{site.namespace}-let-go"}}
+    meta = {"metadata": {"name": f"{site.namespace}-remove-finalizers"}}
     subject = {"kind": "ServiceAccount", "name": CONTROLLER, "namespace": site.namespace}
     ref = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", **meta["metadata"]}
     for plural, body in (
@@ -160,7 +160,7 @@ def may_look_at(site: Site, *namespaces: str) -> None:
 
 def test_a_namespace_that_is_gone_holds_up_no_letting_go(site: Site, neighbour: Site) -> None:
     may_look_at(site, "gone", neighbour.namespace)
-    code, result = let_go(site, namespaces=["gone"])
+    code, result = remove_finalizers(site, namespaces=["gone"])
     assert code == 0, result
     assert finalizers(site, "line") == []
     assert '"namespace.gone"' in result
@@ -172,7 +172,7 @@ def test_a_terminating_namespace_holds_up_no_finalizer_removal_and_is_reported(
     may_look_at(site, neighbour.namespace)
     gone = site.cluster.request("DELETE", f"/api/v1/namespaces/{neighbour.namespace}")
     assert gone.status in (200, 202), gone.body
-    code, result = let_go(site, namespaces=[neighbour.namespace])
+    code, result = remove_finalizers(site, namespaces=[neighbour.namespace])
     assert code == 0, result
     [lines] = [line for line in result.splitlines() if '"namespace.ending"' in line]
     assert neighbour.namespace in lines
@@ -180,12 +180,12 @@ def test_a_terminating_namespace_holds_up_no_finalizer_removal_and_is_reported(
 
 
 @pytest.mark.parametrize("sees", [True, False])
-def test_a_namespace_that_refuses_is_named_and_the_others_are_cleaned_up(
+def test_a_namespace_that_is_there_and_refuses_is_named_and_the_rest_remove_finalizers(
     site: Site, neighbour: Site, sees: bool
 ) -> None:
     if sees:
         may_look_at(site, neighbour.namespace)
-    code, result = let_go(site, namespaces=[neighbour.namespace])
+    code, result = remove_finalizers(site, namespaces=[neighbour.namespace])
     assert code not in (0, None), result
     why = "is there and refuses" if sees else "refuses, and whether it is still there must not be seen"
     assert f"namespace {neighbour.namespace} {why}" in result

@@ -649,7 +649,7 @@ def test_letting_go_leaves_the_resources_of_another_installation(
         site.apply("Stoker", name, git=git(url), labels={"team": name})
         meta = {"metadata": {"finalizers": ["stoker.io/finalizer"]}}
         site.patch(site.path_of("Stoker", name), meta)
-    process = site.start("--let-go", "--watch-label-selector=team=north")
+    process = site.start("--remove-finalizers", "--watch-label-selector=team=north")
     assert process.wait(PATIENCE), process.tail()
     assert process.returncode == 0, process.tail()
     left = {name: site.get("Stoker", name)["metadata"].get("finalizers", []) for name in ("north", "south")}

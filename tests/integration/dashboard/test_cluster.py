@@ -180,10 +180,10 @@ async def test_an_editor_acts_and_a_viewer_does_not(house: RbacEnvironment, plac
     assert {"approve", "pause", "sync", "rollback"} <= set(place.resource("line-1", sight).may)
     visitor, _ = await place.enter(editor)
 
-    assert "is held still" in await place.hands.do(order(DashboardAction.PAUSE, house), visitor)
+    assert "is paused" in await place.hands.do(order(DashboardAction.PAUSE, house), visitor)
     assert house.get("Stoker", "line-1")["spec"]["paused"] is True
     await eventually_async(lambda: place.resource("line-1", sight).paused, PATIENCE)
-    assert "goes on" in await place.hands.do(order(DashboardAction.RESUME, house), visitor)
+    assert "is resumed" in await place.hands.do(order(DashboardAction.RESUME, house), visitor)
 
     await place.hands.do(order(DashboardAction.SYNC, house), visitor)
     annotations = house.get("Stoker", "line-1")["metadata"]["annotations"]
@@ -419,7 +419,7 @@ async def test_the_emergency_stop_needs_its_permission(house: RbacEnvironment, p
     visitor, _ = await place.enter(chief)
 
     stop, go_on = ActionBody(action=DashboardAction.STOP), ActionBody(action=DashboardAction.GO_ON)
-    assert "everything is held still" in await place.hands.do(stop, visitor)
+    assert "everything is paused" in await place.hands.do(stop, visitor)
     assert house.objects().get("ConfigMap", PAUSE)["data"] == {"paused": "true"}
     await eventually_async(lambda: place.scene.picture(sight).stop.active, PATIENCE)
     changes = place.scene.changes(version, sight)
@@ -427,7 +427,7 @@ async def test_the_emergency_stop_needs_its_permission(house: RbacEnvironment, p
     assert changes.stop is not None
     assert changes.stop.since is not None
 
-    assert "everything goes on" in await place.hands.do(go_on, visitor)
+    assert "everything is resumed" in await place.hands.do(go_on, visitor)
     await eventually_async(lambda: not place.scene.picture(sight).stop.active, PATIENCE)
     status, _ = await refused(place, stop, editor)
     assert (status, house.objects().get("ConfigMap", PAUSE)["data"]) == (403, {"paused": "false"})

@@ -17,20 +17,14 @@ if TYPE_CHECKING:
 
 SECTION = "In a cluster"
 NAME = click.argument(
-    "name",
-    required=False,
-    metavar="[[KIND/]NAME]",
-    help="A resource in the cluster, as stoker/line-1 or line-1.",
-)
-"""The resource, as kubectl takes it: `line-1`, or `stoker/line-1` where two kinds have the name."""
-DESTINATION = "GitDestination"
+   help="Name of the resource.")
 NAMESPACE = option(
     "-n",
     "--namespace",
     section=SECTION,
     default="",
     metavar="NAME",
-    help="Where the resource lives. [default: the namespace of the context]",
+    help="Namespace of the resource. [default: the namespace of the context]",
 )
 CONNECTION_OPTIONS = (
     option("--kubeconfig", section=SECTION, type=Path, metavar="FILE", help="[default: as kubectl finds it]"),
@@ -41,7 +35,7 @@ RESOURCE_OPTIONS = (
         "--kind",
         section=SECTION,
         type=click.Choice(KINDS),
-        help="What it is. [default: whichever of the two has the name]",
+        help="Kind of the resource. [default: the kind that has this name]",
     ),
     *CONNECTION_OPTIONS,
 )

@@ -46,7 +46,7 @@ def parse_variables(texts: Sequence[str]) -> dict[str, str]:
     found = parse_pairs("--var", texts)
     for name in found:
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-            raise InvalidValue(f"--var {name!r} is no name that a template can hold: letters, digits and _")
+            raise InvalidValue(f"--var {name!r} is not a valid template name: use letters, digits and _")
     return found
 
 
@@ -64,7 +64,7 @@ def parse_umask(text: str) -> int:
         raise InvalidValue(f"--umask {text!r} is not an octal number up to 777")
     bits = int(text, 8)
     if bits & 0o600:
-        raise InvalidValue(f"--umask {text!r} would keep the files from their own owner")
+        raise InvalidValue(f"--umask {text!r} would take the owner's own access to the files")
     return bits
 
 

@@ -80,11 +80,11 @@ class SharedOptionValues(NamedTuple):
         for flag, value in {"--repo": self.repo, "-f": self.manifests, "--data-dir": self.data_dir}.items():
             if value:
                 raise InvalidValue(
-                    f"{flag} is for a folder; it does not go with the name of a resource in a cluster"
+                    f"{flag} applies to a folder and cannot be combined with the name names a cluster"
                 )
 
 
-WHAT, _WHERE, _FILE = "What and where", "Files", "From a resource (-f)"
+WHAT, _WHERE, _FILE = "Source and target", "Files", "From a resource (-f)"
 _LOGIN, _TRUST, GATEWAY_SECTION = "Login", "Trust", "Gateway"
 
 REPO = option(
@@ -102,7 +102,7 @@ CACHE_DIR = option(
     section=WHAT,
     type=Path,
     metavar="DIR",
-    help="Where mirrors are kept. [default: ~/.cache/stoker]",
+    help="Folder for git mirrors. [default: ~/.cache/stoker]",
 )
 OUTPUT = option(
     "-o",
@@ -111,22 +111,26 @@ OUTPUT = option(
     type=click.Choice(["text", "json"]),
     default="text",
     show_default=True,
-    help="One JSON object on standard output, or lines for people.",
+    help="Output format: text, or one JSON object.",
 )
 MAPPINGS = (
     repeatable_option(
-        "--map", "folders", section=_WHERE, metavar="SRC:DST", help="Folder and its place; later ones win."
+        "--map",
+        "folders",
+        section=_WHERE,
+        metavar="SRC:DST",
+        help="Folder of the repository and its path below the data folder; later ones override.",
     ),
     repeatable_option(
         "--map-file",
         "singles",
         section=_WHERE,
         metavar="SRC:DST",
-        help="File and its place; wins over folders.",
+        help="File of the repository and its path; overrides folders.",
     ),
 )
 EXCLUDES = repeatable_option(
-    "--exclude", "excludes", section=_WHERE, metavar="GLOB", help="Leave what matches on disk alone."
+    "--exclude", "excludes", section=_WHERE, metavar="GLOB", help="Never write or delete matching files."
 )
 VARIABLES = repeatable_option(
     "--var", "variables", section=_WHERE, metavar="NAME=VALUE", help="Value of {{.Vars.NAME}}."
@@ -136,25 +140,36 @@ DISK = (
         "--orphans",
         section=_WHERE,
         type=click.Choice(["owned", "mirror"]),
-        help="Delete only what a sync wrote, or all that the repository does not have. [default: owned]",
+        help=(
+            "Which files below mapped folders are deleted if they are not in git: only files that a sync "
+            "wrote, or all. [default: owned]"
+        ),
     ),
     option(
         "--deletion-budget",
         section=_WHERE,
         metavar="FILES,PERCENT",
-        help="Stall where more than either would be deleted. [default: 50,50]",
+        help="Stop if a sync would delete more than either. [default: 50,50]",
     ),
     option(
-        "--owner", section=_WHERE, metavar="UID:GID", help="Whose the files are. [default: as the folder]"
+        "--owner",
+        section=_WHERE,
+        metavar="UID:GID",
+        help="Owner of written files. [default: the owner of the data folder]",
     ),
-    option("--umask", section=_WHERE, metavar="OCTAL", help="Bits that no written file has. [default: 0]"),
+    option(
+        "--umask",
+        section=_WHERE,
+        metavar="OCTAL",
+        help="Permission bits removed from written files. [default: 0]",
+    ),
     repeatable_option(
         "--hooks-dir",
         "hooks_dirs",
         section=_WHERE,
         type=Path,
         metavar="DIR",
-        help="Where pre-sync.sh and post-sync.sh lie. [default: none]",
+        help="Folder with pre-sync.sh and post-sync.sh. [default: none]",
     ),
 )
 RESOURCE = (
@@ -166,75 +181,109 @@ RESOURCE = (
         metavar="FILE",
         help="IgnitionSync (and its base), or Stoker and SyncProfiles; - is standard input.",
     ),
-    option("--gateway-name", section=_FILE, default="", metavar="NAME", help="Which gateway this is."),
+    option("--gateway-name", section=_FILE, default="", metavar="NAME", help="Name of this gateway."),
     option(
         "-n",
         "--namespace",
         section=_FILE,
         default="default",
         show_default=True,
-        help="Where it is said to live.",
+        help="Namespace of the resource, for templates.",
     ),
     repeatable_option(
         "--annotation",
         "annotations",
         section=_FILE,
         metavar="KEY=VALUE",
-        help="What its pod would carry, with or without stoker.io/.",
+        help="Annotation that the gateway's pod would have, with or without stoker.io/.",
     ),
-    repeatable_option("--label", "labels", section=_FILE, metavar="KEY=VALUE", help="The same for labels."),
+    repeatable_option(
+        "--label",
+        "labels",
+        section=_FILE,
+        metavar="KEY=VALUE",
+        help="Label that the gateway's pod would have.",
+    ),
     repeatable_option(
         "--secret",
         "secrets",
         section=_FILE,
         metavar="NAME/KEY=FILE",
-        help="File that holds a key of a Secret that the resource names.",
+        help="File with one key of a Secret that the resource names.",
     ),
     option(
         "--secrets-dir", section=_FILE, type=Path, metavar="DIR", help="Folder of such files, as NAME/KEY."
     ),
 )
 LOGIN = (
-    option("--token-file", section=_LOGIN, type=Path, metavar="FILE", help="Holds the token or password."),
-    option("--username", section=_LOGIN, help="User name to go with it. [default: x-access-token]"),
     option(
-        "--ssh-key-file", section=_LOGIN, type=Path, metavar="FILE", help="Private key without passphrase."
+        "--token-file", section=_LOGIN, type=Path, metavar="FILE", help="File with the token or password."
     ),
-    option("--known-hosts-file", section=_LOGIN, type=Path, metavar="FILE", help="Keys of ssh servers."),
-    option("--require-known-hosts", section=_LOGIN, is_flag=True, help="Refuse ssh without known hosts."),
-    option("--ca-file", section=_LOGIN, type=Path, metavar="FILE", help="PEM of the server's authority."),
-    option("--proxy", section=_LOGIN, metavar="URL", help="http://host:port, without a password in it."),
+    option("--username", section=_LOGIN, help="User name for --token-file. [default: x-access-token]"),
     option(
-        "--github-app-id", section=_LOGIN, type=click.IntRange(1), metavar="N", help="GitHub App: its id,"
+        "--ssh-key-file",
+        section=_LOGIN,
+        type=Path,
+        metavar="FILE",
+        help="Private ssh key without passphrase.",
+    ),
+    option("--known-hosts-file", section=_LOGIN, type=Path, metavar="FILE", help="Host keys of ssh servers."),
+    option(
+        "--require-known-hosts",
+        section=_LOGIN,
+        is_flag=True,
+        help="Refuse ssh repositories without known hosts.",
+    ),
+    option(
+        "--ca-file",
+        section=_LOGIN,
+        type=Path,
+        metavar="FILE",
+        help="CA certificates (PEM) of the git server.",
+    ),
+    option("--proxy", section=_LOGIN, metavar="URL", help="Proxy, as http://host:port without a password."),
+    option(
+        "--github-app-id", section=_LOGIN, type=click.IntRange(1), metavar="N", help="Id of the GitHub App."
     ),
     option(
         "--github-installation-id",
         section=_LOGIN,
         type=click.IntRange(1),
         metavar="N",
-        help="… installation,",
+        help="Id of its installation.",
     ),
-    option("--github-key-file", section=_LOGIN, type=Path, metavar="FILE", help="… and private key."),
+    option(
+        "--github-key-file", section=_LOGIN, type=Path, metavar="FILE", help="Private key of the GitHub App."
+    ),
 )
 TRUST = (
     option(
         "--verify-signatures",
         section=_TRUST,
         type=click.Choice(["commit", "tag"]),
-        help="Take only what one of these keys signed.",
+        help="Require a signature by one of these keys.",
     ),
-    option("--allowed-signers-file", section=_TRUST, type=Path, metavar="FILE", help="ssh, as git has it."),
+    option(
+        "--allowed-signers-file",
+        section=_TRUST,
+        type=Path,
+        metavar="FILE",
+        help="Allowed ssh signers, in git's format.",
+    ),
     option("--gpg-keys-file", section=_TRUST, type=Path, metavar="FILE", help="GPG public keys."),
-    option("--no-rewrite", section=_TRUST, is_flag=True, help="Stall when the branch was rewritten."),
+    option("--no-rewrite", section=_TRUST, is_flag=True, help="Stop if the branch was force-pushed."),
     option(
         "--approve-plan",
         section=_TRUST,
         default="",
         metavar="DIGEST",
-        help="Carry out exactly this plan, with its deletions; an error if the plan is another one.",
+        help="Apply exactly this plan, including its deletions; fail if the plan differs.",
     ),
     option(
-        "--trust-ledger", section=_TRUST, is_flag=True, help="Look only at what changed in git, not on disk."
+        "--trust-ledger",
+        section=_TRUST,
+        is_flag=True,
+        help="Compare only git with the ledger; do not check files on disk.",
     ),
 )
 GATEWAY = (
@@ -242,25 +291,43 @@ GATEWAY = (
         "--gateway",
         section=GATEWAY_SECTION,
         metavar="HOST:PORT",
-        help="Make it load the files and verify that.",
+        help="Gateway that loads the files; Stoker verifies it.",
     ),
-    option("--api-key-file", section=GATEWAY_SECTION, type=Path, metavar="FILE", help="Holds NAME:SECRET."),
+    option(
+        "--api-key-file",
+        section=GATEWAY_SECTION,
+        type=Path,
+        metavar="FILE",
+        help="File with the API key, as NAME:SECRET.",
+    ),
     option(
         "--api-key-header",
         section=GATEWAY_SECTION,
         metavar="NAME",
-        help="Header of the key; default X-Ignition-API-Token.",
+        help="HTTP header of the API key; default X-Ignition-API-Token.",
     ),
     option(
-        "--gateway-ca-file", section=GATEWAY_SECTION, type=Path, metavar="FILE", help="PEM of its authority."
+        "--gateway-ca-file",
+        section=GATEWAY_SECTION,
+        type=Path,
+        metavar="FILE",
+        help="CA certificates (PEM) of the gateway.",
     ),
-    option("--gateway-insecure", section=GATEWAY_SECTION, is_flag=True, help="Accept any certificate."),
-    option("--no-tls", section=GATEWAY_SECTION, is_flag=True, help="Speak plain HTTP."),
+    option(
+        "--gateway-insecure",
+        section=GATEWAY_SECTION,
+        is_flag=True,
+        help="Do not verify the gateway's certificate.",
+    ),
+    option("--no-tls", section=GATEWAY_SECTION, is_flag=True, help="Use plain HTTP."),
     option(
         "--files-only",
         section=GATEWAY_SECTION,
         is_flag=True,
-        help="Write files without asking the gateway: no Designer is spared, nothing is scanned.",
+        help=(
+            "Write files without contacting the gateway: open Designers are not respected, and no scan is "
+            "requested."
+        ),
     ),
 )
 

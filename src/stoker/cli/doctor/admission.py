@@ -114,7 +114,7 @@ async def _check_endpoints(case: Examination) -> Finding | None:
             )
             fix = f"kubectl -n {one.namespace} get pods"
             return failed_finding(
-                "endpoints", said, f"See why its pods are not ready: {fix}", Reason.SERVICE_UNREACHABLE
+                "endpoints", said, f"Find out why its pods are not ready: {fix}", Reason.SERVICE_UNREACHABLE
             )
         counted += len(ready)
     return passed_finding(
@@ -147,9 +147,9 @@ async def _check_certificate(case: Examination) -> Finding | None:
                 said = f"the certificate at {host}:{port} ends in {left[-1]:.0f} days and was not renewed"
                 return Finding("certificate", FindingStatus.NOTE, said, _untrusted_ca_advice(one))
     if not left:
-        said = f"not looked at from here: {silent[0] if silent else 'no address is known'}"
+        said = f"not checked from here: {silent[0] if silent else 'no address is known'}"
         return Finding(
-            "certificate", FindingStatus.UNTRIED, said, "The next check makes the API server look at it."
+            "certificate", FindingStatus.UNTRIED, said, "The next check tests it through the API server."
         )
     return passed_finding("certificate", f"verified by the caBundle, {min(left):.0f} days are left")
 
@@ -172,7 +172,7 @@ async def _check_admission(case: Examination) -> Finding:
     said = f"the API server called no webhook for a resource in namespace {namespace}"
     if not case.webhooks:
         return Finding("admission", FindingStatus.NOTE, said)
-    fix = "Look at webhook.namespaceSelector of the chart, or name another --namespace."
+    fix = "Check webhook.namespaceSelector of the chart, or name another --namespace."
     return Finding("admission", FindingStatus.NOTE, f"{said}: the webhook's selector leaves it out", fix)
 
 
@@ -180,13 +180,15 @@ def refused_finding(error: ApiError, namespace: str) -> Finding:
     """Finding for a refused request; only the webhook name in the API server's message proves who refused."""
     denied = _DENIED.search(error.message)
     if denied is not None and denied["name"].endswith(".stoker.io"):
-        said = f"the API server asks the webhook about resources in namespace {namespace}, and believes it"
+        said = f"the API server asks the webhook about resources in namespace {namespace}, and trusts it"
         return passed_finding("admission", said)
     if error.reason is Reason.RBAC_DENIED or error.status == 404:
         fix = "Ask a user who may create a Stoker there, or name another namespace with --namespace."
         return Finding("admission", FindingStatus.UNTRIED, f"not tried: {error.message}", fix)
     return Finding(
-        "admission", FindingStatus.UNTRIED, f"not tried, another webhook refused it first: {error.message}"
+        "admission",
+        FindingStatus.UNTRIED,
+        f"not tested: another webhook refused the request first: {error.message}",
     )
 
 
@@ -198,7 +200,7 @@ def unanswered_finding(error: ApiError, webhooks: Sequence[RegisteredWebhook]) -
         fix = _untrusted_ca_advice(called) if called is not None else ""
         return failed_finding("admission", error.message, fix, Reason.CERTIFICATE_NOT_TRUSTED)
     where = called.config.service.namespace if called is not None and called.config.service else "NAMESPACE"
-    fix = f"See whether it runs: kubectl -n {where} get pods"
+    fix = f"Check whether it runs: kubectl -n {where} get pods"
     return failed_finding("admission", error.message, fix, Reason.SERVICE_UNREACHABLE)
 
 

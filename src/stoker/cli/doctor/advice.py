@@ -15,25 +15,25 @@ INSTALL = "helm upgrade --install stoker charts/stoker --namespace stoker-system
 
 _ADVICE = {
     Reason.UNREACHABLE: (
-        "Look at the address in the kubeconfig, at VPN and proxy: `kubectl version` must answer from here. "
+        "Check the address in the kubeconfig, VPN and proxy: `kubectl version` must work from here. "
         "--kubeconfig and --context name another cluster."
     ),
     Reason.UNAUTHORIZED: "Log in to the cluster again; `kubectl auth whoami` must name you.",
-    Reason.API_SERVER_ERROR: "Run this again; if it stays so, `kubectl get --raw /readyz?verbose` says more.",
+    Reason.API_SERVER_ERROR: "Run this again; if it fails again, see `kubectl get --raw /readyz?verbose`.",
     Reason.MISCONFIGURED: "Name a kubeconfig with --kubeconfig, or its context with --context.",
     Reason.SOURCE_AUTH_FAILED: (
-        "Put a login that may read the repository into that Secret; it is read again at once, nothing has "
-        "to be restarted."
+        "Put a login that may read the repository into that Secret; it is read again automatically, no "
+        "restart is needed."
     ),
     Reason.HOST_KEY_NOT_TRUSTED: (
         "Compare the server's keys (`ssh-keyscan HOST`) with what its owner publishes, and put them into the "
         "Secret of spec.git.auth.sshKey.knownHostsSecretRef."
     ),
-    Reason.SOURCE_UNREACHABLE: "Look at spec.git.repo, DNS, proxy and firewall between the cluster and it.",
+    Reason.SOURCE_UNREACHABLE: "Check spec.git.repo, and DNS, proxy and firewall between it and the cluster.",
     Reason.REF_NOT_FOUND: "Push that branch or tag, or correct spec.git.ref.",
     Reason.REF_AMBIGUOUS: "Write the whole commit id into spec.git.ref.",
-    Reason.INVALID_SPEC: "Correct the field that is named; `kubectl explain` shows what it takes.",
-    Reason.BASE_NOT_FOUND: "Make that IgnitionSyncBase, or take spec.inheritsFrom out.",
+    Reason.INVALID_SPEC: "Correct the named field; `kubectl explain` documents it.",
+    Reason.BASE_NOT_FOUND: "Create that IgnitionSyncBase, or remove spec.inheritsFrom.",
     Reason.BASE_NOT_ALLOWED: (
         "Correct spec.inheritsFrom, or add the namespace to the annotation allowed-namespaces of the base."
     ),
@@ -60,7 +60,7 @@ def login_advice(reason: Reason, auth: GitAuthPolicy) -> str:
             f"this repository and may read it, and put a private key that was made there into {where}."
         )
     if reason is Reason.INVALID_VALUE:
-        return f"Look at {where}: it must hold what spec.git.auth says, and nothing else."
+        return f"Check {where}: it must hold the credentials that spec.git.auth describes, and nothing else."
     return ""
 
 

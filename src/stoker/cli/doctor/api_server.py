@@ -103,7 +103,7 @@ async def _check_version(case: Examination) -> Finding:
     numbers = [re.match(r"[0-9]+", one) for one in (said.major, said.minor)]
     if not all(numbers):
         return Finding(
-            "version", FindingStatus.UNTRIED, f"{said.git_version or 'nothing'} is no version to compare"
+            "version", FindingStatus.UNTRIED, f"{said.git_version or 'nothing'} is not a Kubernetes version"
         )
     have = tuple(int(one[0]) for one in numbers if one is not None)
     if have < OLDEST:
@@ -145,13 +145,13 @@ async def _check_schemas(case: Examination) -> Finding:
             return failed_finding("schemas", said, _APPLY, Reason.VERSION_NOT_SUPPORTED)
         differs = schema_difference(schema_for(kind), served.schema.get("openAPIV3Schema", {}))
         if differs.lacking:
-            said = f"{_crd_name(kind)} is of another version: it does not know {first_names(differs.lacking)}"
+            said = f"{_crd_name(kind)} is of another version: it lacks {first_names(differs.lacking)}"
             return failed_finding("schemas", said, _APPLY, Reason.VERSION_NOT_SUPPORTED)
         newer += [f"{_crd_name(kind)} ({first_names(differs.unknown)})"] if differs.unknown else []
     if newer:
         said = f"fields that this command does not know: {first_names(newer)}"
         return Finding("schemas", FindingStatus.NOTE, said, "The cluster is newer: upgrade this command.")
-    return passed_finding("schemas", "every kind is as this command knows it")
+    return passed_finding("schemas", "every kind matches this version of stoker")
 
 
 async def _check_conversion(case: Examination) -> Finding:
@@ -163,12 +163,12 @@ async def _check_conversion(case: Examination) -> Finding:
             continue
         config = conversion.webhook.client_config if conversion.webhook is not None else WebhookClientConfig()
         if config.service is None and not config.url:
-            said = f"{_crd_name(kind)} converts by a webhook and names none"
+            said = f"{_crd_name(kind)} uses webhook conversion but names no webhook"
             return failed_finding("conversion", said, _APPLY, Reason.MISCONFIGURED)
         called.append(_crd_name(kind))
         case.webhooks.append(RegisteredWebhook(f"CustomResourceDefinition {_crd_name(kind)}", config))
     if not called:
-        return passed_finding("conversion", "there is one version of each kind, and nothing is converted")
+        return passed_finding("conversion", "there is one version of each kind, so no conversion is needed")
     if len(called) < len(KINDS):
         others = [_crd_name(kind) for kind in KINDS if _crd_name(kind) not in called]
         said = f"{len(called)} kinds convert by the webhook, and not {first_names(others)}"

@@ -136,8 +136,8 @@ async def run_chain(chain: DoctorChain, case: Examination) -> AsyncIterator[Find
 
 def forbidden_finding(check: str, error: Forbidden) -> Finding:
     """Finding for something that the user has no right to read."""
-    fix = "Ask a user who may, or have this permission granted to you; this is not known to be a problem."
-    return Finding(check, FindingStatus.UNTRIED, f"not looked at: {error.message}", fix, error.reason)
+    fix = "Ask a user with this permission, or have it granted to you; this is not necessarily a problem."
+    return Finding(check, FindingStatus.UNTRIED, f"not checked: {error.message}", fix, error.reason)
 
 
 def error_finding(check: str, error: StokerError, fix: str = "") -> Finding:

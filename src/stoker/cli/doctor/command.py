@@ -29,10 +29,15 @@ if TYPE_CHECKING:
     from stoker.ignition.client.api_key import ApiKeyReader
 
 GATEWAY_OPTIONS = (
-    option("--gateway", section=GATEWAY_SECTION, metavar="HOST:PORT", help="The gateway to look at."),
+    option(
+        "--gateway", section=GATEWAY_SECTION, metavar="HOST:PORT", help="Address of the gateway to check."
+    ),
     *options.GATEWAY[1:-1],
     option(
-        "--try-scan", section=GATEWAY_SECTION, is_flag=True, help="Prove Gateway Write by a scan of projects."
+        "--try-scan",
+        section=GATEWAY_SECTION,
+        is_flag=True,
+        help="Test the permission Gateway Write by requesting a scan of projects.",
     ),
 )
 
@@ -45,7 +50,7 @@ CLUSTER_OPTIONS = (
         "home",
         section=in_cluster.SECTION,
         metavar="NAME",
-        help="Where the operator runs. [default: found]",
+        help="Namespace of the operator. [default: detected]",
     ),
     *in_cluster.RESOURCE_OPTIONS,
 )
@@ -91,10 +96,10 @@ def doctor_command(
     home: str | None,
     **rest: Any,
 ) -> None:
-    """Say what is wrong with a cluster, a resource or a gateway, and how to mend it.
+    """Diagnose a cluster, a resource or a gateway, and say how to fix each problem.
 
-    Without options it looks at the cluster of the kubeconfig; with a NAME at a resource in it, too; with
-    --gateway at a gateway alone.
+    Without options it checks the cluster of the kubeconfig; with a NAME also a resource in it; with
+    --gateway only a gateway.
     """
     place = in_cluster.ClusterResourceOptions.taken_from(rest, namespace, name or "")
     wanted = DoctorOptions(SharedOptionValues.taken_from(rest), try_scan, place, home or "")
@@ -103,9 +108,9 @@ def doctor_command(
         of_others = _CLUSTER_FLAGS if wanted.given.gateway else _GATEWAY_FLAGS
         strays = flags_given(context, of_others)
         if strays and wanted.given.gateway:
-            raise InvalidValue(f"{strays[0]} is about a cluster and does not go with --gateway")
+            raise InvalidValue(f"{strays[0]} applies to a cluster and cannot be combined with --gateway")
         if strays:
-            raise InvalidValue(f"{strays[0]} is about a gateway, and --gateway is missing")
+            raise InvalidValue(f"{strays[0]} applies to a gateway: give --gateway")
         return run(_examine(wanted, output))
 
     exit_with_result(context, "doctor", output, work)
@@ -123,7 +128,7 @@ async def _examine(wanted: DoctorOptions, output: str) -> int:
         findings = [one.as_json() for one in found]
         show_object({"well": wrong is None, "untried": untried, "findings": findings})
     elif wrong is None:
-        show_lines(["nothing is wrong as far as could be seen" if untried else "all well"])
+        show_lines(["no problem found; some checks were skipped" if untried else "all well"])
     return _exit_code_for(wrong)
 
 

@@ -80,14 +80,14 @@ async def _check_injection(case: Examination) -> Finding:
         )
     lost = [one.pod.name for one in subject.fleet.gateways if one.pod.agent is AgentState.LOST]
     if lost:
-        said = f"the agent of pod {first_names(lost)} gives no sign of life"
+        said = f"the agent of pod {first_names(lost)} has no current heartbeat"
         fix = f"kubectl -n {namespace} logs {lost[0]} -c stoker-agent"
         return failed_finding("agent", said, f"See why: {fix}", Reason.AGENT_UNREACHABLE)
     starting = [one.pod.name for one in subject.fleet.gateways if one.pod.agent is AgentState.STARTING]
     if starting:
         said = f"the agent of pod {first_names(starting)} is starting"
         return Finding("agent", FindingStatus.NOTE, said, "Wait for a minute and run this again.")
-    return passed_finding("agent", "in every pod, and ready")
+    return passed_finding("agent", "every pod has an agent, and all are ready")
 
 
 async def _check_agent_permissions(case: Examination) -> Finding:
@@ -111,7 +111,9 @@ async def _check_agent_permissions(case: Examination) -> Finding:
                 "and nothing may remove them."
             )
             return failed_finding("agent role", said, fix, Reason.RBAC_DENIED)
-    return passed_finding("agent role", f"{first_names(list(subject.fleet.accounts))} may do what agents do")
+    return passed_finding(
+        "agent role", f"{first_names(list(subject.fleet.accounts))} have the permissions that agents need"
+    )
 
 
 async def _check_reports(case: Examination) -> Finding:
@@ -122,13 +124,13 @@ async def _check_reports(case: Examination) -> Finding:
         if one.report is None:
             said = f"gateway {one.name} has not reported yet"
             return failed_finding(
-                "reports", said, f"See what its agent does: {logs}", Reason.AGENT_UNREACHABLE
+                "reports", said, f"Check the log of its agent: {logs}", Reason.AGENT_UNREACHABLE
             )
         age = (now - rfc3339_or(one.report.heartbeat_at, LONG_AGO)).total_seconds()
         if one.report.heartbeat_at and age > STALE_SECONDS:
             said = f"gateway {one.name} reported last at {one.report.heartbeat_at}"
             return failed_finding(
-                "reports", said, f"See what its agent does: {logs}", Reason.AGENT_UNREACHABLE
+                "reports", said, f"Check the log of its agent: {logs}", Reason.AGENT_UNREACHABLE
             )
     return passed_finding("reports", f"{len(subject.fleet.gateways)} gateways have reported")
 
@@ -144,7 +146,7 @@ async def _check_gateway_api(case: Examination) -> Finding:
         if report.sync_status is SyncState.ERROR:
             return _failed_report_finding(subject, one, report)
         if report.applied is False or report.verified is False:
-            what = report.scan_result or "it was not seen to have loaded what was written"
+            what = report.scan_result or "loading of the written files was not confirmed"
             said = f"gateway {one.name} did not confirm the last sync: {what}"
             return failed_finding(
                 "gateway", said, "Read logs/wrapper.log of the gateway.", Reason.NOT_VERIFIED
@@ -174,10 +176,10 @@ async def _check_ready(case: Examination) -> Finding:
     subject = subject_of(case)
     found = conditions.find_condition(subject.status.conditions or (), ConditionType.READY)
     if found is None:
-        said = f"the controller has not looked at {subject.key} yet"
-        return failed_finding("ready", said, "Look at the controller's log.", Reason.CONTROLLER_SILENT)
+        said = f"the controller has not reconciled {subject.key} yet"
+        return failed_finding("ready", said, "Check the controller's log.", Reason.CONTROLLER_SILENT)
     if (subject.status.observed_generation or 0) < subject.generation:
-        said = "the controller has not seen the last change of the resource yet"
+        said = "the controller has not reconciled the last change of the resource yet"
         return Finding("ready", FindingStatus.NOTE, said, "Run this again in a moment.")
     reason = parse_reason(found.reason)
     if found.status == "True":

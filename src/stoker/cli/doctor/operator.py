@@ -92,12 +92,12 @@ async def _check_installation(case: Examination) -> Finding:
         case.operator = next(iter(found.values()))
         return passed_finding("operator", f"in namespace {case.operator.namespace}")
     if found:
-        said = f"there are several, in the namespaces {first_names(sorted(found))}"
-        fix = "Say which is meant: --operator-namespace NAMESPACE."
+        said = f"several operators were found, in the namespaces {first_names(sorted(found))}"
+        fix = "Choose one with --operator-namespace NAMESPACE."
         return Finding("operator", FindingStatus.WRONG, said, fix, Reason.INVALID_VALUE, of_input=True)
     where = f"namespace {case.home}" if case.home else "this cluster"
     said = f"neither a Deployment nor a Lease of the controller is in {where}"
-    fix = "Leave --operator-namespace out to have it found, or install it" if case.home else "Install it"
+    fix = "Omit --operator-namespace to detect it, or install it" if case.home else "Install it"
     return failed_finding("operator", said, f"{fix}: {INSTALL}", Reason.CONTROLLER_SILENT)
 
 
@@ -113,7 +113,9 @@ async def _check_leader(case: Examination) -> Finding:
         why = await _leader_problem(case, home, index, leases.get(index))
         if why:
             name = f"Lease {home}/{lease_name(index)}"
-            fix = f"See why no controller works: kubectl -n {home} get pods -l {COMPONENT}=controller"
+            fix = (
+                f"Find out why no controller is active: kubectl -n {home} get pods -l {COMPONENT}=controller"
+            )
             return failed_finding("controller", f"{name} {why}", fix, Reason.CONTROLLER_SILENT)
     holders = [one.holder for index, one in sorted(leases.items()) if index < count]
     return passed_finding(
@@ -141,7 +143,10 @@ async def _leader_problem(case: Examination, home: str, index: int, lease: Lease
             return "is gone"
         if seen.version != lease.version:
             return "" if seen.holder else "is held by no replica"
-    return f"was last renewed by {lease.holder} at {lease.spec.renew_time or 'no time at all'}, and not since"
+    return (
+        f"was last renewed by {lease.holder} at {lease.spec.renew_time or 'no time at all'}, and not renewed "
+        "since"
+    )
 
 
 async def _check_controller_permissions(case: Examination) -> Finding:
@@ -168,12 +173,12 @@ async def _check_controller_permissions(case: Examination) -> Finding:
     )
     if missing:
         return _denied_finding(home, account, [str(one) for one in missing], f"namespace {home}")
-    return passed_finding("rights", f"{account} may do all that the controller does")
+    return passed_finding("rights", f"{account} has all permissions that the controller needs")
 
 
 def _denied_finding(home: str, account: str, missing: list[str], where: str) -> Finding:
     said = f"the controller's account {home}/{account} may not {first_names(missing)} in {where}"
-    return failed_finding("rights", said, f"Bring the chart's roles back: {INSTALL}", Reason.RBAC_DENIED)
+    return failed_finding("rights", said, f"Restore the chart's roles: {INSTALL}", Reason.RBAC_DENIED)
 
 
 async def _check_pause(case: Examination) -> Finding:
@@ -181,10 +186,10 @@ async def _check_pause(case: Examination) -> Finding:
     try:
         found = await case.client.get(CONFIG_MAPS, PAUSE_MAP, home, into=_OperatorConfigMap)
     except NotFound:
-        return passed_finding("pause", "nothing is held still")
+        return passed_finding("pause", "the emergency stop is off")
     if (found.data or {}).get("paused", "").strip() != "true":
-        return passed_finding("pause", "nothing is held still")
-    said = f"ConfigMap {home}/{PAUSE_MAP} holds everything still: the emergency stop"
+        return passed_finding("pause", "the emergency stop is off")
+    said = f"ConfigMap {home}/{PAUSE_MAP} pauses everything: the emergency stop is on"
     return Finding(
         "pause", FindingStatus.NOTE, said, f"stoker resume --namespace {home} --everything", Reason.PAUSED
     )
@@ -230,5 +235,5 @@ async def _operators_by_lease(case: Examination) -> dict[str, OperatorInstallati
 
 def _operator_of(case: Examination) -> OperatorInstallation:
     if case.operator is None:
-        raise InvalidValue("no operator is known")
+        raise InvalidValue("no operator was found")
     return case.operator

@@ -57,7 +57,7 @@ async def _check_resource(case: Examination) -> Finding:
             found[kind] = bytes(raw)
     if not found:
         said = missing.message if missing is not None else f"{place.namespace}/{place.name} does not exist"
-        fix = f"kubectl get stokers,ignitionsyncs -n {place.namespace} lists those that there are."
+        fix = f"kubectl get stokers,ignitionsyncs -n {place.namespace} lists the existing ones."
         return Finding("resource", FindingStatus.WRONG, said, fix, Reason.NOT_FOUND, of_input=True)
     if len(found) > 1:
         said = f"{place.namespace}/{place.name} is a Stoker and an IgnitionSync"
@@ -67,21 +67,19 @@ async def _check_resource(case: Examination) -> Finding:
     [(kind, raw_object)] = found.items()
     case.subject = await _load_subject(case, kind, raw_object)
     if case.operator is not None and not case.operator.works_on(place.namespace):
-        said = f"the controller does not work on namespace {place.namespace}"
+        said = f"the controller does not watch namespace {place.namespace}"
         fix = (
-            f"Add it to controller.watchNamespaces of the chart; now it has "
+            "Add it to controller.watchNamespaces of the chart; currently it has "
             f"{first_names(case.operator.watched)}."
         )
         return failed_finding("resource", said, fix, Reason.NAMESPACE_NOT_ALLOWED)
     if case.operator is not None and not await _is_selected(case, case.operator.labels, case.subject.key):
-        said = f"the controller works only on resources with the labels {case.operator.labels}"
-        fix = "Label it so, or change controller.watchLabelSelector of the chart."
+        said = f"the controller watches only resources with the labels {case.operator.labels}"
+        fix = "Add these labels, or change controller.watchLabelSelector of the chart."
         return failed_finding("resource", said, fix, Reason.CONTROLLER_SILENT)
     if case.subject.intent.paused:
         fix = f"stoker resume {place.name} --namespace {place.namespace}"
-        return Finding(
-            "resource", FindingStatus.NOTE, f"{case.subject.key} is held still", fix, Reason.PAUSED
-        )
+        return Finding("resource", FindingStatus.NOTE, f"{case.subject.key} is paused", fix, Reason.PAUSED)
     return passed_finding("resource", f"{case.subject.key} is understood")
 
 
@@ -148,5 +146,5 @@ def parse_reason(text: str) -> Reason:
 
 def subject_of(case: Examination) -> ExaminedResource:
     if case.subject is None:
-        raise InvalidValue("no resource is known")
+        raise InvalidValue("no resource was found")
     return case.subject

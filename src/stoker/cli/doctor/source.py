@@ -68,9 +68,9 @@ async def _check_secrets(case: Examination) -> Finding:
             fix = _create_secret_command(namespace, wanted, one.name)
             return failed_finding("secrets", f"{error.message}; it has {has}", fix, error.reason)
     if not wanted:
-        return passed_finding("secrets", "it names none")
+        return passed_finding("secrets", "it names no Secrets")
     return passed_finding(
-        "secrets", f"there with their keys: {first_names([f'{one.name}/{one.key}' for one in wanted])}"
+        "secrets", f"found with their keys: {first_names([f'{one.name}/{one.key}' for one in wanted])}"
     )
 
 
@@ -95,7 +95,7 @@ async def _check_known_hosts(case: Examination) -> Finding | None:
         return None
     if source.auth.known_hosts is not None:
         return passed_finding(
-            "known hosts", f"key {source.auth.known_hosts.key!r} says which keys the server may have"
+            "known hosts", f"key {source.auth.known_hosts.key!r} lists the server's host keys"
         )
     said = "no known_hosts are named, so the server's host key is not checked"
     fix = "Put the lines of `ssh-keyscan HOST` into a Secret: spec.git.auth.sshKey.knownHostsSecretRef."
@@ -112,7 +112,7 @@ async def _check_repository(case: Examination) -> Finding:
     if subject.unread:
         if said_by is not None and said_by.status == "False":
             return _repository_failure(said_by)
-        said = f"not asked from here, its Secret may not be read; {_controller_remark(said_by)}"
+        said = f"not tested from here: no permission to read its Secret; {_controller_remark(said_by)}"
         return Finding("git", FindingStatus.UNTRIED, said)
     effective = effective_ref(source.ref, subject.intent.requests.ref, subject.status.requested_ref)
     source = source._replace(ref=effective.ref)
@@ -138,7 +138,7 @@ def _unreachable_repository(error: StokerError, said_by: Condition | None) -> Fi
     if said_by is not None and said_by.status == "True":
         return Finding("git", FindingStatus.NOTE, said)
     return Finding(
-        "git", FindingStatus.UNTRIED, said, "Run this again when the controller has asked the repository."
+        "git", FindingStatus.UNTRIED, said, "Run this again after the controller has read the repository."
     )
 
 
@@ -148,7 +148,11 @@ def _repository_failure(said_by: Condition) -> Finding:
 
 
 def _controller_remark(said_by: Condition | None) -> str:
-    return "the controller is silent" if said_by is None else f"the controller says: {said_by.message}"
+    return (
+        "the controller has not reported on it"
+        if said_by is None
+        else f"the controller says: {said_by.message}"
+    )
 
 
 async def _resolve_ref(case: Examination, source: SourceIntent) -> str:

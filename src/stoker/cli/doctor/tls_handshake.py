@@ -61,7 +61,7 @@ def _tls_context(bundle: str) -> ssl.SSLContext:
     try:
         context.load_verify_locations(cadata=base64.b64decode(bundle).decode("ascii"))
     except (ssl.SSLError, ValueError):
-        raise CertificateUntrusted("the caBundle holds no certificate that can be read") from None
+        raise CertificateUntrusted("the caBundle holds no readable certificate") from None
     return context
 
 

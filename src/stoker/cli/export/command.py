@@ -30,22 +30,24 @@ POLICIES = ("Redact", "Exclude", "Encrypt", "Include")
 AUTHOR = ("stoker export", "stoker-export@users.configbutler.invalid")
 
 WHERE = (
-    option("--to", section=_WHERE, metavar="DIR|URL", help="Folder, or address of a repository."),
+    option(
+        "--to", section=_WHERE, metavar="DIR|URL", help="Target: a folder, or the address of a repository."
+    ),
     option("--branch", section=_WHERE, default="main", show_default=True, help="Branch of the repository."),
-    option("--base-folder", section=_WHERE, default="", help="Folder in it. [default: its root]"),
-    option("--prune", section=_WHERE, is_flag=True, help="Delete the files of objects that are gone."),
+    option("--base-folder", section=_WHERE, default="", help="Folder in the repository. [default: its root]"),
+    option("--prune", section=_WHERE, is_flag=True, help="Delete the files of objects that no longer exist."),
     option(
         "--deletion-budget",
         section=_WHERE,
         metavar="FILES,PERCENT",
-        help="Delete nothing where it would be more than either. [default: 50,50]",
+        help="Delete nothing if there would be more deletions than either limit. [default: 50,50]",
     ),
     option(
         "--approve-plan",
         section=_WHERE,
         default="",
         metavar="DIGEST",
-        help="Delete exactly the files of this plan, however many they are.",
+        help="Delete exactly the files of this plan, regardless of the budget.",
     ),
     option(
         "--signing-key-file",
@@ -72,13 +74,17 @@ WHAT = (
         help="Only objects of this namespace.",
     ),
     repeatable_option(
-        "--exclude", "excludes", section=_WHAT, metavar="KIND", help="Leave out, such as deployments.apps."
+        "--exclude",
+        "excludes",
+        section=_WHAT,
+        metavar="KIND",
+        help="Kind to leave out, such as deployments.apps.",
     ),
     option(
         "--explain",
         section=_WHAT,
         is_flag=True,
-        help="Write nothing; say why each object, or KIND [NAMESPACE/]NAME alone, is or is not exported.",
+        help="Write nothing; explain why each object, or only KIND [NAMESPACE/]NAME, is or is not exported.",
     ),
 )
 SECRETS = (
@@ -86,17 +92,24 @@ SECRETS = (
         "--secret-policy",
         section=_SECRETS,
         type=click.Choice(POLICIES),
-        help="How Secrets are written. [default: what a GitDestination of --rules says, else Redact]",
+        help=(
+            "How Secrets are written. [default: the policy of the GitDestination in --rules, otherwise "
+            "Redact]"
+        ),
     ),
     repeatable_option(
-        "--recipient", "recipients", section=_SECRETS, metavar="age1…", help="Who can decrypt."
+        "--recipient",
+        "recipients",
+        section=_SECRETS,
+        metavar="age1…",
+        help="Age public key that can decrypt Secrets.",
     ),
     option(
         "--digest-key-file",
         section=_SECRETS,
         type=Path,
         metavar="FILE",
-        help="Key by which unchanged Secrets are recognised; made if it is not there.",
+        help="File with the key that detects unchanged Secrets; created if missing.",
     ),
 )
 CLUSTER = (
@@ -113,7 +126,7 @@ CLUSTER = (
 
 @click.command("export", cls=SentenceCommand, context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument(
-    "named", nargs=-1, metavar="[KIND [NAMESPACE/]NAME]", help="With --explain: the object that is meant."
+    "named", nargs=-1, metavar="[KIND [NAMESPACE/]NAME]", help="Object to explain, with --explain."
 )
 @combine_options((*WHERE, *WHAT, *SECRETS, *CLUSTER, *options.LOGIN, options.CACHE_DIR, options.OUTPUT))
 @click.pass_context
@@ -130,9 +143,9 @@ def export_command(
     output: str,
     **rest: Any,
 ) -> None:
-    """Write what a cluster holds to a folder or a repository, once.
+    """Write the objects of a cluster to a folder or a repository, once.
 
-    Nothing has to be installed in the cluster. Without --rules it is the desired-state preset.
+    Nothing has to be installed in the cluster. Without --rules the preset desired-state selects the objects.
     """
     cluster_context = rest.pop("context")
     given = SharedOptionValues.taken_from({key: rest.pop(key) for key in list(rest) if key in _LOGIN_FIELDS})
@@ -142,9 +155,9 @@ def export_command(
         from stoker.kube.config.config import load_config  # noqa: PLC0415
 
         if named and not explain:
-            raise InvalidValue("an object is named only with --explain")
+            raise InvalidValue("an object can be named only with --explain")
         if not explain and not to:
-            raise InvalidValue("--to is missing: it says which folder or repository to write to")
+            raise InvalidValue("--to is missing: name the folder or repository to write to")
         config = load_config(kubeconfig, cluster_context)
         found = build_export_job(ExportOptions(**rest), config.namespace)
         for warning in found.warnings:
@@ -155,7 +168,7 @@ def export_command(
             return run(explain_objects(config, found.job, named, output))
         url = repository_of(to or "")
         if signing_key_file is not None and url is None:
-            raise InvalidValue("--signing-key-file goes with a repository; a folder has no commits")
+            raise InvalidValue("--signing-key-file applies only to a repository; a folder has no commits")
         if url is None:
             report = run(_export_to_folder(config, found.job, Path(to or "")))
         else:

@@ -30,7 +30,7 @@ async def explain_objects(config: ClusterConfig, job: ExportJob, named: Sequence
     """Print the explanation on standard output; return the exit code."""
     async with KubeClient(config, user_agent="stoker-export") as client:
         with ProgressBar() as bar:
-            bar("asking what is served", 0, 0)
+            bar("reading the kinds that the cluster serves", 0, 0)
             view = await read_cluster_view(client, job)
             errors = [(note.path, note.why) for note in view.troubles]
             if named:
@@ -81,13 +81,13 @@ async def _explain_one(
     client: KubeClient, job: ExportJob, view: ClusterView, named: Sequence[str], home: str
 ) -> _ExplainedObject:
     if len(named) != 2:
-        raise InvalidValue("an object is named by its kind and its name, such as configmaps shop/prices")
+        raise InvalidValue("name an object by kind and name, such as configmaps shop/prices")
     resource = _find_kind(view.catalog, named[0])
     namespace, slash, name = named[1].rpartition("/")
     if resource.namespaced:
         namespace = namespace if slash else home
     elif slash:
-        raise InvalidValue(f"{resource} is in no namespace; name it without one")
+        raise InvalidValue(f"{resource} is not namespaced; name it without a namespace")
     found = await read_object(client, resource, namespace, name)
     if found is None:
         raise InvalidValue(f"there is no {resource} {named[1]} in the cluster")

@@ -64,7 +64,7 @@ class ExportRequest(NamedTuple):
 def build_export_job(wanted: ExportOptions, home: str) -> ExportRequest:
     """Return the job as one value; `home` is the default namespace of manifests."""
     if wanted.rules and wanted.preset:
-        raise InvalidValue("--rules and --preset are two ways to say what is exported; give one")
+        raise InvalidValue("--rules and --preset both select what is exported; give one of them")
     base = RelPath.clean(wanted.base_folder) if wanted.base_folder else RelPath("")
     resources = [each for name in wanted.rules for each in read_manifests(read_bounded(name), name)]
     stated = [
@@ -77,7 +77,7 @@ def build_export_job(wanted: ExportOptions, home: str) -> ExportRequest:
         raise Stalled(f"there is nothing to export: {'; '.join(warnings)}", reason=Reason.SUSPENDED)
     elif not rules:
         raise InvalidValue(
-            "the files hold no WatchRule and no ClusterWatchRule, so nothing says what to export"
+            "the files hold no WatchRule and no ClusterWatchRule, so nothing is selected for export"
         )
     rules = tuple(_limit_to_namespaces(rules, wanted.namespaces)) if wanted.namespaces else rules
     if EXPORT_DESTINATION in {rule.destination for rule in rules}:
@@ -85,11 +85,13 @@ def build_export_job(wanted: ExportOptions, home: str) -> ExportRequest:
         targets[EXPORT_DESTINATION] = ExplainTarget(base, policy)
         recipients[EXPORT_DESTINATION] = wanted.recipients
     if wanted.approve_plan and not wanted.prune:
-        raise InvalidValue("--approve-plan means nothing without --prune")
+        raise InvalidValue("--approve-plan has no effect without --prune")
     _check_recipients(wanted, targets, recipients)
     policies = {target.policy for target in targets.values()}
     if SecretPolicy.ENCRYPT in policies and wanted.digest_key_file is None:
-        warnings.append("without --digest-key-file every Secret is encrypted, and so written, anew each time")
+        warnings.append(
+            "without --digest-key-file every Secret is encrypted again, and so changes, on each export"
+        )
     deletion = option_types.parse_deletion_policy(wanted.deletion_budget, None, DeletionPolicy())
     job = ExportJob(
         rules,
@@ -122,7 +124,7 @@ def read_digest_keys(path: Path | None) -> DigestKeys | None:
     except FileExistsError:
         pass
     except OSError as error:
-        raise Misconfigured(f"--digest-key-file {path} cannot be made: {error.strerror}") from None
+        raise Misconfigured(f"--digest-key-file {path} cannot be created: {error.strerror}") from None
     try:
         with path.open("rb") as file:
             return DigestKeys(Secret(file.read(4096)))
@@ -157,7 +159,7 @@ def _rules_from_manifests(
                 each.spec.encryption.recipients if each.spec.encryption else ()
             )
         elif not isinstance(each, WatchRule | ClusterWatchRule | GitRepoConfig):
-            warnings.append(f"{type(each).__name__} {each.metadata.name} plays no part in an export")
+            warnings.append(f"{type(each).__name__} {each.metadata.name} is not used by an export")
     rules = [
         rule if rule.destination in targets else replace(rule, destination=EXPORT_DESTINATION)
         for each in stated
@@ -194,7 +196,7 @@ def _check_recipients(
             ("--digest-key-file", wanted.digest_key_file),
         ):
             if value:
-                raise InvalidValue(f"{flag} means nothing without --secret-policy Encrypt")
+                raise InvalidValue(f"{flag} has no effect without --secret-policy Encrypt")
         return
     from stoker.reverser.encryption.sealer import parse_recipients  # noqa: PLC0415 - loads a library
 

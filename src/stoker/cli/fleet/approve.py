@@ -24,7 +24,7 @@ _KIND = option(
     "--kind",
     section=in_cluster.SECTION,
     type=click.Choice((*KINDS, in_cluster.DESTINATION)),
-    help="What it is. [default: the Stoker or IgnitionSync of that name]",
+    help="Kind of the resource. [default: the Stoker or IgnitionSync of that name]",
 )
 
 
@@ -36,7 +36,7 @@ _KIND = option(
     "--digest",
     section=in_cluster.SECTION,
     metavar="DIGEST",
-    help="The plan that was looked at; another one is not approved.",
+    help="Digest of the plan to approve; a different pending plan is not approved.",
 )
 @click.pass_context
 def approve_command(
@@ -49,11 +49,11 @@ def approve_command(
     output: str,
     **rest: Any,
 ) -> None:
-    """Agree to the plan that a resource waits with."""
+    """Approve the pending plan of a resource."""
 
     def work() -> int:
         if not name:
-            raise InvalidValue("name the resource, as in stoker approve line-1")
+            raise InvalidValue("name the name the resource")
         message = run(
             _approve(in_cluster.ClusterResourceOptions.taken_from(rest, namespace, name).settled(), digest)
         )

@@ -56,7 +56,12 @@ def history_command(
 
 
 @click.command("diff", cls=SentenceCommand, context_settings=_HELP)
-@option("--gateway", section=in_cluster.SECTION, metavar="NAME", help="Whose sync. [default: the only one]")
+@option(
+    "--gateway",
+    section=in_cluster.SECTION,
+    metavar="NAME",
+    help="Gateway of the sync. [default: the only one]",
+)
 @option(
     "--sync",
     "number",
@@ -64,7 +69,7 @@ def history_command(
     type=click.IntRange(1, 10),
     default=1,
     show_default=True,
-    help="Which sync, as `stoker history` counts them.",
+    help="Number of the sync in `stoker history`; 1 is the newest.",
 )
 @combine_options(_RESOURCE)
 @click.pass_context
@@ -88,7 +93,8 @@ def diff_command(
         standing = run(_read_resource_state(rest, namespace, name))
         if gateway is None and len(standing.gateways) > 1:
             raise InvalidValue(
-                f"{standing.namespace}/{name} has {len(standing.gateways)} gateways: say --gateway"
+                f"{standing.namespace}/{name} has {len(standing.gateways)} gateways: choose one with "
+                "--gateway"
             )
         past = choose_sync(sync_history(standing, gateway), number)
         show_object(past.as_json()) if output == "json" else show_lines(diff_lines(past))
@@ -101,11 +107,11 @@ async def _read_resource_state(rest: dict[str, Any], namespace: str, name: str |
     from stoker.fleet.status import ResourceScope, read_statuses  # noqa: PLC0415
 
     if not name:
-        raise InvalidValue("name the resource, as in stoker history line-1")
+        raise InvalidValue("name the name the resource")
     place = in_cluster.ClusterResourceOptions.taken_from(rest, namespace, name).settled()
     async with place.client() as client:
         found = await read_statuses(client, ResourceScope(place.namespace, place.name, place.kind))
     if len(found) > 1:
         both = f"stoker/{place.name} or ignitionsync/{place.name}"
-        raise InvalidValue(f"{place.named} is a Stoker and an IgnitionSync: say {both}")
+        raise InvalidValue(f"{place.named} is a Stoker and an IgnitionSync: choose one with {both}")
     return found[0]

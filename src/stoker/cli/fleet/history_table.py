@@ -16,7 +16,7 @@ _SIGNS = {"added": "+", "modified": "~", "deleted": "-"}
 
 def history_lines(found: Sequence[HistoryRow], now: datetime) -> Iterator[str]:
     if not found:
-        yield "no sync has ended yet"
+        yield "no sync has finished yet"
         return
     yield from table_lines(_HEAD, [_row(one, now) for one in found])
 
@@ -25,7 +25,7 @@ def diff_lines(past: HistoryRow) -> Iterator[str]:
     """Lines for what a sync changed, as far as the status has it: counts, and the first paths."""
     diff = past.entry.diff
     if diff is None:
-        yield f"{past.gateway}: nothing is known of what this sync changed"
+        yield f"{past.gateway}: this sync has no record of its changes"
         return
     came = (diff.from_commit or "nothing")[:SHORT]
     yield f"{past.gateway}: {came} -> {(diff.to_commit or past.entry.commit or '')[:SHORT]}"

@@ -26,7 +26,7 @@ _OPTIONS = (
         "--everything",
         section=in_cluster.SECTION,
         is_flag=True,
-        help="The emergency stop: all resources that the operator in this namespace looks after.",
+        help="Emergency stop: all resources of the operator in this namespace.",
     ),
     *in_cluster.RESOURCE_OPTIONS,
     options.OUTPUT,
@@ -37,7 +37,7 @@ _OPTIONS = (
 @combine_options(_OPTIONS)
 @click.pass_context
 def pause_command(context: click.Context, /, **given: Any) -> None:
-    """Hold a resource still: its gateways stay as they are."""
+    """Pause a resource: nothing is synced to its gateways."""
     _run_pause(context, "pause", paused=True, **given)
 
 
@@ -45,7 +45,7 @@ def pause_command(context: click.Context, /, **given: Any) -> None:
 @combine_options(_OPTIONS)
 @click.pass_context
 def resume_command(context: click.Context, /, **given: Any) -> None:
-    """Let a resource go on that was held still."""
+    """Resume a paused resource."""
     _run_pause(context, "resume", paused=False, **given)
 
 
@@ -64,7 +64,7 @@ def _run_pause(
 
     def work() -> int:
         if bool(name) == everything:
-            raise InvalidValue("name one resource, or say --everything; not both")
+            raise InvalidValue("give either --name, for one resource, or say --everything; not both")
         place = given.settled()
         message = run(
             _pause_installation(place, paused=paused) if everything else _pause_resource(place, paused=paused)
@@ -89,7 +89,7 @@ async def _pause_installation(place: in_cluster.ClusterResourceOptions, *, pause
         done = await pause_installation(client, place.namespace, paused=paused, manager="stoker-cli")
         if not await has_live_controller(client, place.namespace):
             raise InvalidValue(
-                f"{PAUSE_MAP} was written, but no controller runs in namespace {place.namespace}, so none "
-                "reads it there: --namespace must name the operator's own"
+                f"{PAUSE_MAP} was written, but no controller runs in namespace {place.namespace}, so it has "
+                "no effect: --namespace must be the operator's namespace"
             )
     return done

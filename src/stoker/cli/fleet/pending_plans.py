@@ -27,7 +27,7 @@ def waiting_plan_lines(waiting: PendingPlans) -> Iterator[str]:
         yield _approve_command_line(waiting, digest)
     if request is None:
         if not waiting.held:
-            yield f"no plan of {waiting.kind} {named} waits for approval"
+            yield f"{waiting.kind} {named} has no plan that is waiting for approval"
         return
     of = f"stage {request.stage} of " if request.stage else ""
     yield f"{of}commit {request.commit[:8]} ({request.ref}) is {request.state}" + _approver_text(request)
@@ -35,7 +35,7 @@ def waiting_plan_lines(waiting: PendingPlans) -> Iterator[str]:
         yield request.message
     if waiting.waits:
         counts = _change_counts(request.files_added, request.files_modified, request.files_deleted)
-        yield f"together: {counts}; plan {request.digest}; lapses at {request.expires_at}"
+        yield f"total: {counts}; plan {request.digest}; expires at {request.expires_at}"
         yield _approve_command_line(waiting, request.digest or "")
 
 

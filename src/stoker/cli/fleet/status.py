@@ -31,8 +31,16 @@ _CLEAR_SCREEN = "\x1b[H\x1b[2J"
     "-A", "--all-namespaces", "everywhere", section=in_cluster.SECTION, is_flag=True, help="All namespaces."
 )
 @combine_options((*in_cluster.RESOURCE_OPTIONS, options.OUTPUT))
-@option("--watch", "-w", "stay", section="Options", is_flag=True, help="Show it again whenever it changes.")
-@option("--exit-code", "tell", section="Options", is_flag=True, help="End with 10 if something is not ready.")
+@option(
+    "--watch", "-w", "stay", section="Options", is_flag=True, help="Print the status again on every change."
+)
+@option(
+    "--exit-code",
+    "tell",
+    section="Options",
+    is_flag=True,
+    help="Exit with code 10 if a resource is not ready.",
+)
 @click.pass_context
 def status_command(
     context: click.Context,
@@ -46,12 +54,14 @@ def status_command(
     output: str,
     **rest: Any,
 ) -> None:
-    """Show how resources and their gateways stand."""
+    """Show the status of resources and their gateways."""
     given = in_cluster.ClusterResourceOptions.taken_from(rest, namespace, name or "")
 
     def work() -> int:
         if everywhere and name:
-            raise InvalidValue("--all-namespaces does not go with a name: a name means one namespace")
+            raise InvalidValue(
+                "--all-namespaces cannot be combined with a name: a name belongs to one namespace"
+            )
         from stoker.fleet.status import ResourceScope  # noqa: PLC0415 - --help needs none of it
 
         place = given.settled()
@@ -84,7 +94,7 @@ async def _poll_status(
                 if shown is None:
                     raise
                 if not away:
-                    print_to_stderr(f"stoker status: {error.reason}: {error.message}; it is asked again")
+                    print_to_stderr(f"stoker status: {error.reason}: {error.message}; retrying")
                 away = True
                 await asyncio.sleep(POLL_SECONDS)
                 continue

@@ -38,7 +38,7 @@ def resource_lines(standing: ResourceStatus, now: datetime) -> Iterator[str]:
     yield f"delivers {standing.status.last_sync_ref or standing.ref} at {commit}"
     approval = standing.status.approval
     if approval is not None and approval.state == "Pending":
-        yield f"waits for approval: stoker plan {standing.name} --namespace {standing.namespace}"
+        yield f"waiting for approval: stoker plan {standing.name} --namespace {standing.namespace}"
     if standing.gateways:
         yield ""
         yield from table_lines(_GATEWAYS, [_gateway_row(one, now) for one in standing.gateways])

@@ -24,17 +24,28 @@ _TO = "To"
 
 @click.command("migrate", cls=SentenceCommand, context_settings={"help_option_names": ["-h", "--help"]})
 @option("--from-configmap", "config_map", section=_FROM, metavar="NAME", help="A git-sync ConfigMap.")
-@option("--from-gatewaysync", "gateway_sync", section=_FROM, metavar="NAME", help="The Go operator's kind.")
+@option(
+    "--from-gatewaysync",
+    "gateway_sync",
+    section=_FROM,
+    metavar="NAME",
+    help="A GatewaySync resource of the Go operator.",
+)
 @option(
     "--filename",
     "-f",
     "file",
     section=_FROM,
     metavar="FILE",
-    help="A file with either, or - for standard input.",
+    help="A file with one of both, or - for standard input.",
 )
 @combine_options((in_cluster.NAMESPACE, *in_cluster.CONNECTION_OPTIONS))
-@option("--name", section=_TO, metavar="NAME", help="What the IgnitionSync is called. [default: as the map]")
+@option(
+    "--name",
+    section=_TO,
+    metavar="NAME",
+    help="Name of the IgnitionSync. [default: the name of the ConfigMap]",
+)
 @option("--output", section=_TO, type=Path, metavar="FILE", help="[default: standard output]")
 @click.pass_context
 def migrate_command(
@@ -49,11 +60,11 @@ def migrate_command(
     output: Path | None,
     **rest: Any,
 ) -> None:
-    """Make resources out of what git-sync or the Go operator was told."""
+    """Convert the configuration of git-sync or of the Go operator into resources."""
 
     def work() -> int:
         if [config_map, gateway_sync, file].count(None) != 2:
-            raise InvalidValue("say one of --from-configmap, --from-gatewaysync and --filename")
+            raise InvalidValue("give one of --from-configmap, --from-gatewaysync and --filename")
         if gateway_sync is not None and name is not None:
             raise InvalidValue("--name is for a ConfigMap of git-sync: a GatewaySync keeps its own")
         text = _migrated_manifests(config_map, gateway_sync, file, namespace, name, rest)
@@ -97,4 +108,4 @@ def _write_new_file(place: Path, text: str) -> None:
         with place.open("x") as made:
             made.write(text)
     except FileExistsError:
-        raise InvalidValue(f"{place} exists already; say another --output") from None
+        raise InvalidValue(f"{place} exists already; choose another --output") from None

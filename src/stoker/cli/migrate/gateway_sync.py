@@ -30,7 +30,7 @@ def from_gateway_sync(found: Mapping[str, Any]) -> MigrationResult:
     sync = _block_at(spec, "sync")
     defaults, profiles = _block_at(sync, "defaults"), _block_at(sync, "profiles")
     if not name or not profiles:
-        raise InvalidValue("this is no GatewaySync: it has no name, or no spec.sync.profiles")
+        raise InvalidValue("this is not a GatewaySync: it has no name, or no spec.sync.profiles")
     remarks = list(_unknown_field_remarks(spec, _KNOWN_SPEC_FIELDS, "spec"))
     remarks += _unknown_field_remarks(defaults, _DEFAULTS, "spec.sync.defaults")
     made = [
@@ -65,15 +65,18 @@ def _stoker_spec(
     policies = {str(one) for one in said if one is not None}
     if len(policies) > 1:
         remarks.append(
-            f"designerSessionPolicy differs between profiles ({', '.join(sorted(policies))}); here it counts "
-            "for the whole resource, and the strictest was taken"
+            f"designerSessionPolicy differs between profiles ({', '.join(sorted(policies))}); here it "
+            "applies to the whole resource, so the strictest was used"
         )
     if policies:
         made["ignition"] = {"designerSessionPolicy": max(policies, key=_strictness)}
     if spec.get("paused"):
         made["paused"] = True
     if spec.get("agent"):
-        remarks.append("spec.agent was left out: its image is another program, and ours has its own defaults")
+        remarks.append(
+            "spec.agent was left out: its image is another program, and the agent of Stoker has its own "
+            "defaults"
+        )
     return made
 
 
@@ -97,7 +100,7 @@ def _gateway(gateway: Mapping[str, Any], remarks: list[str]) -> ManifestDict:
         key = {"name": api["secretName"], "key": api.get("secretKey", "apiKey")}
     if not {"port", "tls"} <= gateway.keys():
         remarks.append(
-            "spec.gateway says no port or no tls; what was the default there, 8088 without tls, was taken"
+            "spec.gateway has no port or no tls; the default of the Go operator was used: 8088 without TLS"
         )
     made: ManifestDict = {"port": gateway.get("port", 8088), "tls": gateway.get("tls", False)}
     return {**made, "apiKeySecretRef": dict(key)} if key else made
@@ -137,18 +140,18 @@ def _profile(
 
 def _mapping(one: Any, title: str, patches: list[ManifestDict], remarks: list[str]) -> ManifestDict:
     if not isinstance(one, dict):
-        raise InvalidValue(f"profile {title} has a mapping that is no object")
+        raise InvalidValue(f"profile {title} has a mapping that is not an object")
     source, destination = (str(one.get(key, "")).strip("/") or "." for key in ("source", "destination"))
     remarks.extend(_unknown_field_remarks(one, _MAPPING, f"mapping {source} of profile {title}"))
     kind = one.get("type")
     if kind is None:
         kind = "dir"
-        remarks.append(f"mapping {source} of profile {title} says no type; dir was taken")
+        remarks.append(f"mapping {source} of profile {title} has no type; dir was used")
     made: ManifestDict = {"source": source, "destination": destination, "type": kind}
     made |= {key: True for key in ("required", "template") if one.get(key)}
     for patch in _list_at(one, "patches"):
         if not isinstance(patch, dict):
-            raise InvalidValue(f"mapping {source} of profile {title} has a patch that is no object")
+            raise InvalidValue(f"mapping {source} of profile {title} has a patch that is not an object")
         file = patch.get("file", "")
         place = destination if not file else f"{destination}/{file}".removeprefix("./")
         wanted = {_json_path(str(key)): value for key, value in _block_at(patch, "set").items()}
@@ -166,7 +169,7 @@ def _json_path(dotted: str) -> str:
 
 
 def _unknown_field_remarks(block: Mapping[str, Any], known: tuple[str, ...], where: str) -> Iterator[str]:
-    return (f"{where}.{key} is not known and was left out" for key in block if key not in known)
+    return (f"{where}.{key} is unknown and was left out" for key in block if key not in known)
 
 
 def _block_at(of: Mapping[str, Any], key: str) -> Mapping[str, Any]:
@@ -174,7 +177,7 @@ def _block_at(of: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     if found is None:
         return {}
     if not isinstance(found, dict):
-        raise InvalidValue(f"{key} of the GatewaySync is no object")
+        raise InvalidValue(f"{key} of the GatewaySync is not an object")
     return found
 
 
@@ -183,7 +186,7 @@ def _list_at(of: Mapping[str, Any], key: str) -> list[Any]:
     if found is None:
         return []
     if not isinstance(found, list):
-        raise InvalidValue(f"{key} of the GatewaySync is no list")
+        raise InvalidValue(f"{key} of the GatewaySync is not a list")
     return list(found)
 
 

@@ -36,7 +36,7 @@ def from_git_sync(settings: Mapping[str, str], name: str, namespace: str) -> Mig
     """Return the resource, and remarks on what a person has to check."""
     found = {what: _first_setting(settings, names) for what, names in _NAMES.items()}
     if not found["repo"]:
-        raise InvalidValue("the map names no repository: it has neither GITSYNC_REPO nor GIT_SYNC_REPO")
+        raise InvalidValue("the ConfigMap names no repository: it has neither GITSYNC_REPO nor GIT_SYNC_REPO")
     repo = RepoUrl(found["repo"])
     git: dict[str, Any] = {"repo": str(repo), "ref": _ref(found)}
     remarks = []
@@ -53,7 +53,7 @@ def from_git_sync(settings: Mapping[str, str], name: str, namespace: str) -> Mig
         "git": git,
         "gateway": {"apiKeySecretRef": {"name": "ignition-api-key", "key": "apiKey"}},
     }
-    remarks.append("gateway: the key is looked for in Secret ignition-api-key, key apiKey")
+    remarks.append("gateway: the API key is expected in Secret ignition-api-key, key apiKey")
     if found["period"]:
         interval, remark = _interval(found["period"])
         spec["polling"] = {"enabled": True, "interval": interval}
@@ -77,16 +77,16 @@ def _auth(repo: RepoUrl, found: Mapping[str, str]) -> tuple[dict[str, Any], str]
     if found["app"] and found["installation"]:
         key = {"name": "git-sync-secret", "key": "privateKey"}
         ids = {"appId": _parse_number(found["app"]), "installationId": _parse_number(found["installation"])}
-        said = "git: the app's key is looked for in Secret git-sync-secret, key privateKey"
+        said = "git: the app's private key is expected in Secret git-sync-secret, key privateKey"
         return {"githubApp": {**ids, "privateKeySecretRef": key}}, said
     if repo.scheme == "ssh":
         key = {"name": "git-sync-secret", "key": "ssh-privatekey"}
         return {
             "sshKey": {"secretRef": key}
-        }, "git: the key is looked for in Secret git-sync-secret, key ssh-privatekey"
+        }, "git: the ssh key is expected in Secret git-sync-secret, key ssh-privatekey"
     return (
         {},
-        "git: nothing was made of a user name or password; say spec.git.auth where the server asks for one",
+        "git: the user name and password were not converted; set spec.git.auth if the server needs a login",
     )
 
 
@@ -111,13 +111,13 @@ def _interval(text: str) -> tuple[str, str]:
     try:
         seconds = parse_duration(said)
     except StokerError:
-        return _DEFAULT_INTERVAL, f"polling: {text} is no duration; {_DEFAULT_INTERVAL} was taken"
+        return _DEFAULT_INTERVAL, f"polling: {text} is not a duration; {_DEFAULT_INTERVAL} was used"
     if seconds < MIN_POLLING_SECONDS:
-        return "1s", f"polling: {text} is shorter than a second; 1s was taken"
+        return "1s", f"polling: {text} is shorter than a second; 1s was used"
     return said, ""
 
 
 def _parse_number(text: str) -> int:
     if not (text.isascii() and text.isdigit()):
-        raise InvalidValue(f"the number of a GitHub App or its installation is no number: {text[:40]!r}")
+        raise InvalidValue(f"the id of a GitHub App or of its installation is not a number: {text[:40]!r}")
     return int(text)

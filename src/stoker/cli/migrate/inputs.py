@@ -44,7 +44,7 @@ def from_file(file: str, namespace: str, name: str | None) -> list[MigrationResu
     if not syncs and not maps:
         raise InvalidValue(f"{file} holds neither a ConfigMap nor a GatewaySync")
     if name is not None and (syncs or len(of_git_sync) > 1):
-        raise InvalidValue("--name is for one ConfigMap of git-sync, and there are others in the file")
+        raise InvalidValue("--name applies to one ConfigMap of git-sync, but the file has several resources")
     chosen = of_git_sync or ([] if syncs else maps[:1])  # converting it raises with what it lacks
     return [from_gateway_sync(one) for one in syncs] + [
         _migrate_config_map(one, namespace, name) for one in chosen
@@ -71,13 +71,13 @@ def _objects(document: object) -> Iterator[dict[str, Any]]:
 def _config_map_settings(document: dict[str, Any]) -> dict[str, str]:
     data = document.get("data") or {}
     if not isinstance(data, dict):
-        raise InvalidValue("data of the ConfigMap is no object")
+        raise InvalidValue("data of the ConfigMap is not an object")
     return {str(key): str(value) for key, value in data.items()}
 
 
 def _migrate_config_map(document: dict[str, Any], namespace: str, name: str | None) -> MigrationResult:
     metadata = document.get("metadata") or {}
     if not isinstance(metadata, dict):
-        raise InvalidValue("metadata of the ConfigMap is no object")
+        raise InvalidValue("metadata of the ConfigMap is not an object")
     called = name or str(metadata.get("name", ""))
     return from_git_sync(_config_map_settings(document), called, str(metadata.get("namespace") or namespace))

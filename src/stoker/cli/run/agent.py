@@ -15,11 +15,16 @@ if TYPE_CHECKING:
 
 
 @click.command("agent")
-@click.option("--health-address", default=":8082", show_default=True, help="Health; 0 turns it off.")
-@click.option("--metrics-address", default=":8083", show_default=True, help="Metrics; 0 turns them off.")
 @click.option(
-    "--initial-sync", is_flag=True, help="End after the first sync: for an init container of the pod."
+    "--health-address",
+    default=":8082",
+    show_default=True,
+    help="Address of the health probes; 0 disables them.",
 )
+@click.option(
+    "--metrics-address", default=":8083", show_default=True, help="Address of the metrics; 0 disables them."
+)
+@click.option("--initial-sync", is_flag=True, help="Exit after the first sync; for an init container.")
 @click.option(
     "--audit-syslog",
     default="",
@@ -31,20 +36,20 @@ if TYPE_CHECKING:
     default="audit",
     envvar="STOKER_AUDIT_SYSLOG_FACILITY",
     show_default=True,
-    help="Facility of these messages, such as local3.",
+    help="Syslog facility, such as local3.",
 )
 @click.option(
     "--audit-syslog-ca",
     default="",
     envvar="STOKER_AUDIT_SYSLOG_CA",
-    help="File with the authority of a tls server besides the system's, or the PEM text itself.",
+    help="CA certificates of a tls:// server in addition to the system's: a file, or the PEM text itself.",
 )
 @click.option(
     "--root",
     type=click.Path(path_type=Path),
     default=Path("/"),
     show_default=True,
-    help="Folder before all places of the pod; for tests and demos.",
+    help="Prefix for all paths in the pod; for tests and demos.",
 )
 @egress_options
 @server_options
@@ -63,7 +68,7 @@ def agent_command(
     egress_allow: tuple[str, ...],
     egress_cluster_range: tuple[str, ...],
 ) -> None:
-    """Keep the gateway of this pod at the commit that the controller names.
+    """Keep the gateway of this pod in sync with the commit that the controller selects.
 
     The injector sets POD_NAME, POD_NAMESPACE, CR_NAME, CR_KIND and GATEWAY_NAME; everything
     else comes from the pod's annotations and from the cluster.

@@ -21,12 +21,20 @@ from stoker.cli.run.options import egress_options, enforce_egress, server_option
     help="webhook: the same as `stoker webhook`, with its options.",
 )
 @click.option(
-    "--lease-namespace", help="Where replicas agree on a leader. Default: the namespace of the context."
+    "--lease-namespace", help="Namespace of the leader election Lease. Default: the namespace of the context."
 )
 @click.option(
-    "--health-probe-bind-address", default=":8081", show_default=True, help="Health; 0 turns it off."
+    "--health-probe-bind-address",
+    default=":8081",
+    show_default=True,
+    help="Address of the health probes; 0 disables them.",
 )
-@click.option("--metrics-bind-address", default=":8080", show_default=True, help="Metrics; 0 turns them off.")
+@click.option(
+    "--metrics-bind-address",
+    default=":8080",
+    show_default=True,
+    help="Address of the metrics; 0 disables them.",
+)
 @click.option(
     "--leader-elect",
     type=click.BOOL,
@@ -34,22 +42,22 @@ from stoker.cli.run.options import egress_options, enforce_egress, server_option
     flag_value="true",
     default=True,
     show_default=True,
-    help="Agree with other replicas on who works. Without it only one may run.",
+    help="Use leader election. Without it only one replica may run.",
 )
 @click.option(
     "--shard",
     default="0/1",
     show_default=True,
-    help="I/N: the Ith of N controllers, counted from 0, that divide the namespaces among themselves.",
+    help="Shard I/N: controller I of N, counted from 0; shards divide the namespaces.",
 )
 @click.option(
-    "--watch-namespaces", default="", help="Namespaces to work on, with commas between. Default: all."
+    "--watch-namespaces", default="", help="Namespaces to watch, separated by commas. Default: all."
 )
-@click.option("--watch-label-selector", default="", help="Labels that a resource must have to be worked on.")
+@click.option("--watch-label-selector", default="", help="Watch only resources with these labels.")
 @click.option(
     "--no-finalizers",
     is_flag=True,
-    help="Put no finalizer on resources: for rights that are deleted together with a watched namespace.",
+    help="Set no finalizers; for installations whose RBAC is deleted together with a watched namespace.",
 )
 @click.option(
     "--workers",
@@ -57,56 +65,63 @@ from stoker.cli.run.options import egress_options, enforce_egress, server_option
     type=click.IntRange(1, 64),
     default=5,
     show_default=True,
-    help="Resources worked on at once.",
+    help="Resources that are reconciled concurrently.",
 )
 @click.option(
     "--git-timeout",
     type=click.FloatRange(1, 3600),
     default=120.0,
     show_default=True,
-    help="Seconds that a repository has to answer.",
+    help="Timeout of git operations in seconds.",
 )
-@click.option("--require-known-hosts", is_flag=True, help="Refuse ssh sources that come without known_hosts.")
-@click.option("--cluster-name", default="", help="What templates know as {{.ClusterName}}.")
+@click.option("--require-known-hosts", is_flag=True, help="Refuse ssh repositories without known_hosts.")
+@click.option("--cluster-name", default="", help="Value of {{.ClusterName}} in templates.")
 @click.option(
     "--github-app-namespace",
     "--github-app-namespaces",
     multiple=True,
-    help="Namespace in which tokens of GitHub Apps may be written as Secrets; commas are fine.",
+    help="Namespaces in which GitHub App tokens may be written as Secrets, separated by commas.",
 )
-@click.option("--shared-volumes", is_flag=True, help="Make volumes for resources that ask for one.")
+@click.option("--shared-volumes", is_flag=True, help="Create shared volumes for resources with spec.storage.")
 @click.option(
     "--fetcher-pull-secret",
     multiple=True,
-    help="Secret of a resource's namespace with which the fetcher of its volume is pulled.",
+    help="Image pull secret of the fetcher, in the resource's namespace.",
 )
 @click.option(
     "--defaults",
     type=click.Path(path_type=Path),
-    help="File with what resources leave out; the chart's defaults.",
+    help="File with defaults for fields that resources leave out.",
 )
-@click.option("--agent-image", default="", help="Image of agents, to tell which of them are outdated.")
-@click.option("--agent-image-repository", multiple=True, help="As for the webhook.")
-@click.option("--require-digest", is_flag=True, help="As for the webhook.")
-@click.option("--repo-size", default="2Gi", show_default=True, help="As for the webhook.")
-@click.option("--metadata-key", default="", help="NAME/KEY of a Secret that signs the metadata for agents.")
-@click.option("--agent-env", multiple=True, help="As for the webhook.")
+@click.option("--agent-image", default="", help="Image of agents; used to detect outdated agents.")
+@click.option("--agent-image-repository", multiple=True, help="See stoker webhook.")
+@click.option("--require-digest", is_flag=True, help="See stoker webhook.")
+@click.option("--repo-size", default="2Gi", show_default=True, help="See stoker webhook.")
+@click.option(
+    "--metadata-key", default="", help="NAME/KEY of the Secret that signs the metadata ConfigMaps for agents."
+)
+@click.option("--agent-env", multiple=True, help="See stoker webhook.")
 @click.option(
     "--pagerduty-url",
     default="https://events.pagerduty.com/v2/enqueue",
     show_default=True,
-    help="Where PagerDuty takes events; the EU has another address.",
+    help="Address of the PagerDuty events API; the EU region has its own.",
 )
-@click.option("--audit-events", is_flag=True, help="Tell each sync of a gateway as an Event on its resource.")
+@click.option(
+    "--audit-events", is_flag=True, help="Emit an Event on the resource for each sync of a gateway."
+)
 @click.option(
     "--forget-reports-after",
     type=click.FloatRange(0, 86400),
     default=30.0,
     show_default=True,
-    help="Seconds for which the report of a pod that is gone is kept.",
+    help="Seconds to keep the report of a deleted pod.",
 )
 @click.option(
-    "--receiver-bind-address", default=":8443", show_default=True, help="Webhooks; 0 turns the receiver off."
+    "--receiver-bind-address",
+    default=":8443",
+    show_default=True,
+    help="Address of the webhook receiver; 0 disables it.",
 )
 @click.option(
     "--receiver-cert-dir",
@@ -116,15 +131,15 @@ from stoker.cli.run.options import egress_options, enforce_egress, server_option
 @click.option(
     "--receiver-key-file",
     type=click.Path(path_type=Path),
-    help="File with a key that may ask for every resource.",
+    help="File with a key that may request syncs of every resource.",
 )
 @click.option(
-    "--receiver-trusted-proxy", multiple=True, help="Network whose X-Forwarded-For is taken at its word."
+    "--receiver-trusted-proxy", multiple=True, help="Network of proxies whose X-Forwarded-For is trusted."
 )
 @click.option(
-    "--let-go",
+    "--remove-finalizers",
     is_flag=True,
-    help="Take the finalizers off all resources that fit and end: what the chart does before an uninstall.",
+    help="Remove the finalizers of all watched resources and exit; the chart runs this before an uninstall.",
 )
 @dashboard_options
 @egress_options
@@ -135,14 +150,14 @@ def controller_command(
     lease_namespace: str | None,
     log_level: str,
     log_format: str,
-    let_go: bool,
+    remove_finalizers: bool,
     egress_allow: tuple[str, ...],
     egress_cluster_range: tuple[str, ...],
     **options: Any,
 ) -> None:
-    """Keep gateways in step with git: find commits, tell agents, gather what they report.
+    """Keep gateways in sync with git: resolve refs, publish commits to agents, aggregate their reports.
 
-    Several replicas may run; one of them works at a time, and each of them answers webhooks.
+    Several replicas may run; only the leader reconciles, and all of them serve webhooks.
     """
     from stoker.cli.run import controller_settings  # noqa: PLC0415 - --help needs no HTTP stack
     from stoker.controller.manager import ControllerProcess  # noqa: PLC0415
@@ -156,7 +171,7 @@ def controller_command(
     enforce_egress(egress_allow, egress_cluster_range)
     config = load_config(kubeconfig, context)
     settings = controller_settings.controller_settings(config, lease_namespace or config.namespace, options)
-    if let_go:
+    if remove_finalizers:
         run_process(lambda: controller_settings.remove_finalizers(settings))
         return
     seams = controller_settings.controller_seams(settings, options)

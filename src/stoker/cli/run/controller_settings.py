@@ -31,9 +31,7 @@ from stoker.webhooks.receiver.receiver import ReceiverOptions as ReceiverSetting
 def controller_settings(config: ClusterConfig, home: str, options: Mapping[str, Any]) -> ControllerOptions:
     shard = option_types.parse_shard(options["shard"])
     if shard.count > 1 and not options["leader_elect"]:
-        raise Misconfigured(
-            f"--shard {shard} needs --leader-elect: by their Leases shards know of each other"
-        )
+        raise Misconfigured(f"--shard {shard} needs --leader-elect: shards find each other by their Leases")
     return ControllerOptions(
         config=config,
         lease_namespace=home,
@@ -126,7 +124,7 @@ def _fetcher_builder(
     if not settings.shared_volumes:
         return None
     if installation is None:
-        raise Misconfigured("--shared-volumes needs --agent-image: the fetchers run that image, too")
+        raise Misconfigured("--shared-volumes needs --agent-image: fetchers run the same image")
     return lambda observed, client: FetcherDeployments(
         observed, client, installation, SystemClock(), pull_secrets
     )

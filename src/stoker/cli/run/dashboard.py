@@ -22,18 +22,18 @@ _OPTIONS = (
         "--dashboard-bind-address",
         default="0",
         show_default=True,
-        help="Where the dashboard is served; 0 is off.",
+        help="Address of the dashboard; 0 disables it.",
     ),
     click.option(
         "--dashboard-cert-dir",
         type=click.Path(path_type=Path),
-        help="tls.crt and tls.key of the dashboard; without it the port speaks plain HTTP.",
+        help="Folder with tls.crt and tls.key of the dashboard. Default: plain HTTP.",
     ),
     click.option(
         "--dashboard-trusted-proxy",
         multiple=True,
         metavar="NETWORK",
-        help="A proxy whose X-Forwarded-For is taken at its word; repeatable.",
+        help="Network of proxies whose X-Forwarded-For is trusted; repeatable.",
     ),
 )
 

@@ -10,14 +10,21 @@ from stoker.cli.run.options import egress_options, enforce_egress, server_option
 
 
 @click.command("fetcher")
-@click.option("--health-address", default=":8082", show_default=True, help="Health; 0 turns it off.")
-@click.option("--metrics-address", default=":8083", show_default=True, help="Metrics; 0 turns them off.")
+@click.option(
+    "--health-address",
+    default=":8082",
+    show_default=True,
+    help="Address of the health probes; 0 disables them.",
+)
+@click.option(
+    "--metrics-address", default=":8083", show_default=True, help="Address of the metrics; 0 disables them."
+)
 @click.option(
     "--root",
     type=click.Path(path_type=Path),
     default=Path("/"),
     show_default=True,
-    help="Folder before all places of the pod; for tests and demos.",
+    help="Prefix for all paths in the pod; for tests and demos.",
 )
 @egress_options
 @server_options
@@ -32,7 +39,7 @@ def fetcher_command(
     egress_allow: tuple[str, ...],
     egress_cluster_range: tuple[str, ...],
 ) -> None:
-    """Fill the volume at /repo with all that the repository of a resource holds.
+    """Keep a complete mirror of a resource's repository on the volume at /repo.
 
     The controller runs it for a resource with spec.storage and sets POD_NAME, POD_NAMESPACE,
     CR_NAME and CR_KIND; everything else comes from the cluster.

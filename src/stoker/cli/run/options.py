@@ -34,13 +34,13 @@ _EGRESS = (
     click.option(
         "--egress-allow",
         multiple=True,
-        help="Network, host or *.domain that resources may name although it is inside the cluster or the "
-        "machine, such as 127.0.0.0/8 or gitea.git.svc. Also: STOKER_EGRESS_ALLOW, with commas between.",
+        help="Network, host or *.domain inside the cluster or on this machine that resources may name, such "
+        "as 127.0.0.0/8 or gitea.git.svc. Also: STOKER_EGRESS_ALLOW, separated by commas.",
     ),
     click.option(
         "--egress-cluster-range",
         multiple=True,
-        help="Network of pods or Services, which resources may not name. Also: STOKER_EGRESS_CLUSTER_RANGES.",
+        help="Network of pods or Services that resources must not name. Also: STOKER_EGRESS_CLUSTER_RANGES.",
     ),
 )
 ALLOWED, RANGES = "STOKER_EGRESS_ALLOW", "STOKER_EGRESS_CLUSTER_RANGES"

@@ -20,7 +20,7 @@ from stoker.cli.run.reverser_authors import author_options, author_seams
 @click.option(
     "--watch-namespaces",
     default="",
-    help="Namespaces whose destinations and rules are served, with commas between. Default: all.",
+    help="Namespaces whose destinations and rules are used, separated by commas. Default: all.",
 )
 @click.option(
     "--enable-watch-ingestion",
@@ -29,13 +29,13 @@ from stoker.cli.run.reverser_authors import author_options, author_seams
     flag_value="true",
     default=True,
     show_default=True,
-    help="Watch and write. Without it nothing is written, and every status says so.",
+    help="Watch objects and write them. If false, nothing is written, and every status reports it.",
 )
-@click.option("--watch-all", is_flag=True, help="Let * in a rule mean all kinds that are not excluded.")
+@click.option("--watch-all", is_flag=True, help="Allow * in rules, meaning all kinds that are not excluded.")
 @click.option(
     "--exclude",
     multiple=True,
-    help="Kind that is never written besides the built-in ones, such as secrets; commas are fine.",
+    help="Kinds that are never written, in addition to the built-in ones, separated by commas.",
 )
 @click.option(
     "--include-secrets",
@@ -44,86 +44,86 @@ from stoker.cli.run.reverser_authors import author_options, author_seams
     flag_value="true",
     default=False,
     show_default=True,
-    help="Whether Secrets are read and written at all; each destination says how.",
+    help="Read and write Secrets; spec.secretPolicy of each destination decides how.",
 )
 @click.option(
     "--max-kinds",
     type=click.IntRange(1, 5000),
     default=300,
     show_default=True,
-    help="Kinds that are watched.",
+    help="Maximum number of watched kinds.",
 )
 @click.option(
     "--max-concurrent-watches",
     type=click.IntRange(1, 1000),
     default=50,
     show_default=True,
-    help="Lists that are read at the same time.",
+    help="Maximum number of concurrent lists.",
 )
 @click.option(
     "--qps",
     type=click.FloatRange(0.1, 1000),
     default=5.0,
     show_default=True,
-    help="Lists and discoveries begun in a second. Further pages, watches and writes are not held back.",
+    help="Lists and discovery requests per second. Further pages, watches and writes are not limited.",
 )
 @click.option(
     "--burst",
     type=click.IntRange(1, 1000),
     default=10,
     show_default=True,
-    help="How many at once after a pause.",
+    help="Burst of --qps.",
 )
-@click.option(
-    "--discovery-refresh", default="5m", show_default=True, help="How often the kinds are asked for."
-)
+@click.option("--discovery-refresh", default="5m", show_default=True, help="Interval of API discovery.")
 @click.option(
     "--branch-refresh",
     default="5m",
     show_default=True,
-    help="How often a branch is looked at for foreign changes.",
+    help="Interval at which branches are checked for changes by others.",
 )
 @click.option(
     "--batch-max-files",
     type=click.IntRange(1, 100_000),
     default=200,
     show_default=True,
-    help="Most files in one commit, for destinations that do not say so.",
+    help="Maximum files in one commit, for destinations without spec.batch.",
 )
-@click.option("--batch-max-bytes", default="10Mi", show_default=True, help="The same for their content.")
 @click.option(
-    "--batch-max-wait", default="20s", show_default=True, help="The same for how long a change waits; 0: not."
+    "--batch-max-bytes",
+    default="10Mi",
+    show_default=True,
+    help="Maximum content of one commit, for destinations without spec.batch.",
+)
+@click.option(
+    "--batch-max-wait",
+    default="20s",
+    show_default=True,
+    help="Longest wait of a change for its commit, for destinations without spec.batch; 0: none.",
 )
 @click.option(
     "--max-workers",
     type=click.IntRange(1, 1000),
     default=24,
     show_default=True,
-    help="Branches written at the same time.",
+    help="Branches that are written concurrently.",
 )
 @click.option(
     "--max-workers-per-repo",
     type=click.IntRange(1, 1000),
     default=5,
     show_default=True,
-    help="The same, of one repository.",
+    help="Branches of one repository that are written concurrently.",
 )
-@click.option(
-    "--lease-duration", default="24s", show_default=True, help="How long a branch stays a dead replica's."
-)
-@click.option(
-    "--lease-renew", default="8s", show_default=True, help="How often a replica says that it lives."
-)
+@click.option("--lease-duration", default="24s", show_default=True, help="Duration of the Lease of a branch.")
+@click.option("--lease-renew", default="8s", show_default=True, help="Renewal interval of the Lease.")
 @click.option(
     "--work-dir",
     type=click.Path(path_type=Path),
     default=Path("/var/cache/gitops-reverser"),
     show_default=True,
-    help="Folder for mirrors; it is a cache.",
+    help="Folder for git mirrors (a cache).",
 )
-@click.option(
-    "--require-known-hosts", is_flag=True, help="Refuse ssh repositories that come without known_hosts."
-)
+@click.option("--require-known-hosts", is_flag=True, help="Refuse ssh repositories without known_hosts.")
 @click.option("--identity", default="", help="Name of this replica. Default: the name of the host.")
 @click.option(
     "--health-port", default=":8081", show_default=True, help="Port or address of the probes; 0: none."
@@ -131,12 +131,15 @@ from stoker.cli.run.reverser_authors import author_options, author_seams
 @click.option(
     "--metrics-port", default=":8080", show_default=True, help="Port or address of metrics; 0: none."
 )
-@click.option("--metrics-prefix", default="", help="Put before the name of every metric.")
+@click.option("--metrics-prefix", default="", help="Prefix of every metric name.")
 @dashboard_options
 @click.option(
     "--dashboard-stop-namespace",
     default="",
-    help="Namespace of the controller that its emergency stop is for. Default: the reverser's own.",
+    help=(
+        "Namespace of the controller that the dashboard's emergency stop applies to. Default: the reverser's "
+        "own."
+    ),
 )
 @egress_options
 @server_options
@@ -151,9 +154,9 @@ def reverser_command(
     egress_cluster_range: tuple[str, ...],
     **options: Any,
 ) -> None:
-    """Write selected objects of the cluster to git, with who changed them and when.
+    """Write selected objects of the cluster to git, with the author and time of each change.
 
-    Several replicas may run; they share the branches among them.
+    Several replicas may run; each branch is written by one of them.
     """
     from stoker.cli.run.reverser_settings import reverser_settings, with_dashboard  # noqa: PLC0415 - --help needs no HTTP stack
     from stoker.kube.config.config import load_config  # noqa: PLC0415

@@ -30,58 +30,64 @@ _OPTIONS = (
         flag_value="true",
         default=False,
         show_default=True,
-        help="Be asked by the API server about changes, to know who makes them. "
-        "Without it every author is unknown.",
+        help="Serve an admission webhook that records the authors of changes. Without it every author is "
+        "unknown.",
     ),
     click.option(
         "--webhook-port",
         type=click.IntRange(0, 65535),
         default=9443,
         show_default=True,
-        help="Port that the API server asks.",
+        help="Port of the author webhook.",
     ),
-    click.option("--webhook-host", default="", help="Address to listen at. Default: every one."),
+    click.option("--webhook-host", default="", help="Address to listen on. Default: all."),
     click.option(
-        "--webhook-service", default="", help="Service in front of that port; its names are certified."
+        "--webhook-service",
+        default="",
+        help="Service of that port; its DNS names are put into the certificate.",
     ),
     click.option(
-        "--webhook-configuration", default="", help="ValidatingWebhookConfiguration whose rules are kept."
+        "--webhook-configuration",
+        default="",
+        help="ValidatingWebhookConfiguration whose rules the reverser maintains.",
     ),
     click.option(
         "--webhook-cert-secret",
         default="",
-        help="Secret for a certificate that the replicas make by themselves.",
+        help="Secret for a self-managed certificate.",
     ),
     click.option(
         "--webhook-cert-dir",
         type=click.Path(path_type=Path),
         help=f"Folder with tls.crt, tls.key and ca.crt that another process renews. Default: {CERT_DIR}.",
     ),
-    click.option("--webhook-cert-name", multiple=True, help="A further name or address to certify."),
+    click.option(
+        "--webhook-cert-name", multiple=True, help="Additional DNS name or address for the certificate."
+    ),
     click.option(
         "--peers-service",
         default="",
-        help="Headless Service by which replicas find each other, or HOST:PORT of each with commas between.",
+        help="Headless Service by which replicas find each other, or HOST:PORT of each, separated by commas.",
     ),
     click.option(
         "--peers-port",
         type=click.IntRange(1, 65535),
         default=9444,
         show_default=True,
-        help="Port on which replicas tell each other what they know.",
+        help="Port on which replicas exchange authors.",
     ),
     click.option(
         "--author-patience",
         default="100ms",
         show_default=True,
-        help="How long a change that would be written at once waits for another replica to tell its author.",
+        help="How long a change waits for another replica to report its author.",
     ),
     click.option(
         "--drain-seconds",
         type=click.FloatRange(0, 60),
         default=5.0,
         show_default=True,
-        help="Answer the API server on for so long when told to stop.",
+        help="Seconds to keep answering the API server after SIGTERM.",
     ),
 )
 
@@ -140,7 +146,9 @@ def _settings(options: Mapping[str, Any], home: str) -> AuthorCaptureOptions:
 
     configuration, service = options["webhook_configuration"], options["webhook_service"]
     if not configuration:
-        raise Misconfigured("authors come from a webhook: give --webhook-configuration its name")
+        raise Misconfigured(
+            "the author webhook needs --webhook-configuration with the name of its configuration"
+        )
     served = (f"{service}.{home}.svc", f"{service}.{home}.svc.cluster.local") if service else ()
     names = (*served, *options["webhook_cert_name"])
     if not names:

@@ -70,7 +70,7 @@ def with_dashboard(
 def _seconds(options: Mapping[str, Any], name: str) -> float:
     seconds = option_types.parse_seconds(f"--{name.replace('_', '-')}", options[name])
     if seconds <= 0:
-        raise Misconfigured(f"--{name.replace('_', '-')} must be more than nothing")
+        raise Misconfigured(f"--{name.replace('_', '-')} must be greater than 0")
     return seconds
 
 

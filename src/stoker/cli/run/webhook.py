@@ -25,40 +25,58 @@ _SECRET_KEY = re.compile(r"([a-z0-9]([-.a-z0-9]*[a-z0-9])?)/([-._a-zA-Z0-9]+)")
 @click.option(
     "--webhook-port", type=click.IntRange(0, 65535), default=9443, show_default=True, help="Reviews."
 )
-@click.option("--webhook-host", default="", help="Address to listen at. Default: every one.")
+@click.option("--webhook-host", default="", help="Address to listen on. Default: all.")
 @click.option(
-    "--health-probe-bind-address", default=":8081", show_default=True, help="Health; 0 turns it off."
+    "--health-probe-bind-address",
+    default=":8081",
+    show_default=True,
+    help="Address of the health probes; 0 disables them.",
 )
-@click.option("--metrics-bind-address", default=":8080", show_default=True, help="Metrics; 0 turns them off.")
+@click.option(
+    "--metrics-bind-address",
+    default=":8080",
+    show_default=True,
+    help="Address of the metrics; 0 disables them.",
+)
 @click.option(
     "--cert-dir",
     type=click.Path(path_type=Path),
-    help=f"Folder with tls.crt and tls.key that another process renews. Default: {CERT_DIR}, if it is there.",
+    help=f"Folder with tls.crt and tls.key that another process renews. Default: {CERT_DIR}, if it exists.",
 )
-@click.option("--cert-secret", default="", help="Secret for a certificate that the webhook makes by itself.")
-@click.option("--service", default="", help="Service in front of the webhook; its names are certified.")
-@click.option("--cert-name", multiple=True, help="A further name or address to certify.")
+@click.option("--cert-secret", default="", help="Secret for a self-managed certificate.")
+@click.option(
+    "--service", default="", help="Service of the webhook; its DNS names are put into the certificate."
+)
+@click.option("--cert-name", multiple=True, help="Additional DNS name or address for the certificate.")
 @click.option("--mutating-configuration", multiple=True, help="Configuration to write caBundle into.")
 @click.option("--validating-configuration", multiple=True, help="Configuration to write caBundle into.")
-@click.option("--conversion-crds", is_flag=True, help="Write caBundle into our CRDs that convert by webhook.")
-@click.option("--conversion-crd", multiple=True, help="The same for one CRD by name.")
-@click.option("--namespace", default="", help="Where the webhook runs. Default: that of its account.")
-@click.option("--agent-image", default="", help="Image of agents. Default: the one that the webhook runs.")
+@click.option(
+    "--conversion-crds",
+    is_flag=True,
+    help="Write caBundle into the CRDs of Stoker that use webhook conversion.",
+)
+@click.option("--conversion-crd", multiple=True, help="Write caBundle into one CRD by name.")
+@click.option(
+    "--namespace", default="", help="Namespace of the webhook. Default: that of its service account."
+)
+@click.option("--agent-image", default="", help="Image of agents. Default: the image of the webhook.")
 @click.option(
     "--agent-image-repository",
     multiple=True,
-    help="Further repository of agent images that is allowed; all below it if it ends with /.",
+    help="Additional allowed repository of agent images; a trailing / allows everything below it.",
 )
 @click.option("--require-digest", is_flag=True, help="Refuse agents whose image is not pinned by a digest.")
-@click.option("--repo-size", default="2Gi", show_default=True, help="Limit of an agent's clones; 0 for none.")
 @click.option(
-    "--shared-volumes", is_flag=True, help="Mount the volumes that the controller makes for resources."
+    "--repo-size", default="2Gi", show_default=True, help="Size limit of an agent's clones; 0: none."
 )
-@click.option("--metadata-key", default="", help="NAME/KEY of a Secret that signs the metadata for agents.")
+@click.option("--shared-volumes", is_flag=True, help="Mount the shared volumes that the controller creates.")
+@click.option(
+    "--metadata-key", default="", help="NAME/KEY of the Secret that signs the metadata ConfigMaps for agents."
+)
 @click.option(
     "--agent-env",
     multiple=True,
-    help="NAME=VALUE: a variable of all agents, for traces (OTEL_…) and audit records (STOKER_…).",
+    help="NAME=VALUE: environment variable of all agents, for traces (OTEL_…) and audit records (STOKER_…).",
 )
 @click.option(
     "--pod-selector", default="", help="Labels that a gateway's pod must have, such as app=ignition."
@@ -68,19 +86,19 @@ _SECRET_KEY = re.compile(r"([a-z0-9]([-.a-z0-9]*[a-z0-9])?)/([-._a-zA-Z0-9]+)")
     type=click.Choice(["admit", "deny"]),
     default="admit",
     show_default=True,
-    help="What becomes of a pod that asks for an agent and cannot get one.",
+    help="Whether a pod whose agent cannot be injected is admitted or denied.",
 )
 @click.option(
     "--defaults",
     type=click.Path(path_type=Path),
-    help="File with what resources leave out; the chart's defaults.",
+    help="File with defaults for fields that resources leave out.",
 )
 @click.option(
     "--drain-seconds",
     type=click.FloatRange(0, 60),
     default=5.0,
     show_default=True,
-    help="Serve on when told to stop.",
+    help="Seconds to keep serving after SIGTERM.",
 )
 @server_options
 def webhook_command(
@@ -113,9 +131,9 @@ def webhook_command(
     log_level: str,
     log_format: str,
 ) -> None:
-    """Put agents into pods that ask for one, and judge resources before they are stored.
+    """Admission webhook: inject agents into pods that request one, and validate resources.
 
-    Every replica serves; none leads.
+    Every replica serves; there is no leader election.
     """
     import os  # noqa: PLC0415 - --help needs nothing of what follows
 
@@ -233,5 +251,5 @@ def read_defaults(path: Path | None) -> IgnitionSyncBaseSpec:
     if not found:
         return NO_DEFAULTS
     if len(found) > 1 or not isinstance(found[0], dict):
-        raise Misconfigured(f"defaults file {path} does not hold one map")
+        raise Misconfigured(f"defaults file {path} does not hold one YAML mapping")
     return installation_defaults(found[0])

@@ -36,21 +36,23 @@ CLUSTER_ONLY_FIELDS = (
     ClusterOnlyField("bidirectional.enabled"),
     ClusterOnlyField("deployment.stages"),
     ClusterOnlyField("deployment.syncOrder"),
-    ClusterOnlyField("drift.mode", ("off", "report", "restore"), "capture only reports"),
+    ClusterOnlyField("drift.mode", ("off", "report", "restore"), "drift mode capture only reports drift"),
     ClusterOnlyField("ignition.peerGatewayName"),
     ClusterOnlyField("ignition.redundancyRole"),
     ClusterOnlyField("rateLimit"),
     ClusterOnlyField(
-        "snapshots.storage.pvc.claimName", (), "snapshots lie in .sync-state of the data folder"
+        "snapshots.storage.pvc.claimName", (), "snapshots are stored in .sync-state of the data folder"
     ),
     ClusterOnlyField("storage"),
     ClusterOnlyField("webhook.allowedNamespaces"),
-    ClusterOnlyField("webhook.allowedRefs", ([],), "a request only makes it look, whatever ref it names"),
+    ClusterOnlyField(
+        "webhook.allowedRefs", ([],), "a request syncs the configured ref, whatever ref it names"
+    ),
 )
 
 CLUSTER_ONLY_PROFILE_FIELDS = (
     ClusterOnlyField("dependsOn"),
-    ClusterOnlyField("syncPeriod", (), "spec.polling.interval says how often the ref is looked at"),
+    ClusterOnlyField("syncPeriod", (), "spec.polling.interval sets how often the ref is polled"),
 )
 
 ANNOTATIONS = (
@@ -60,7 +62,7 @@ ANNOTATIONS = (
     ClusterOnlyField(PodAnnotationKey.REDUNDANCY_ROLE),
     ClusterOnlyField(PodAnnotationKey.SNAPSHOT_VOLUME),
     ClusterOnlyField(
-        PodAnnotationKey.SYNC_PERIOD, (), "spec.polling.interval says how often the ref is looked at"
+        PodAnnotationKey.SYNC_PERIOD, (), "spec.polling.interval sets how often the ref is polled"
     ),
 )
 
@@ -69,8 +71,8 @@ def refuse_cluster_gates(spec: SpecTree) -> None:
     """Raise for a gate such as `approval.required`: syncing without it would bypass it."""
     for field in _set_fields(GATES, spec):
         raise Misconfigured(
-            f"spec.{field.path} holds changes back, and without a cluster nothing does that yet; "
-            "remove it from the file to sync all the same",
+            f"spec.{field.path} delays changes, which is not supported without a cluster; remove it from the "
+            "file to sync anyway",
             reason=Reason.FEATURE_NOT_RUNNING,
         )
 
@@ -87,7 +89,8 @@ def ignored_field_notices(
         yield _ignored_field_notice(f"annotation {field.path}", field)
     if resource.get(REQUESTED_REF):
         yield _ignored_field_notice(
-            f"annotation {REQUESTED_REF} of the resource", ClusterOnlyField("", (), "--ref names another ref")
+            f"annotation {REQUESTED_REF} of the resource",
+            ClusterOnlyField("", (), "use --ref to name another ref"),
         )
 
 

@@ -36,12 +36,17 @@ if TYPE_CHECKING:
 
 @click.group("dev")
 def dev_group() -> None:
-    """Try edits on a gateway as they are saved."""
+    """Sync a working copy to a gateway on every save."""
 
 
 @dev_group.command("watch", cls=SentenceCommand, context_settings={"help_option_names": ["-h", "--help"]})
-@option("--repo", section=WHAT, metavar="PATH", help="The working copy: a folder, not an address.")
-@option("--watch-path", section=WHAT, metavar="PATH", help="The service in it, such as services/gateway.")
+@option("--repo", section=WHAT, metavar="PATH", help="The working copy, a local folder.")
+@option(
+    "--watch-path",
+    section=WHAT,
+    metavar="PATH",
+    help="Folder of the service in the working copy, such as services/gateway.",
+)
 @option("--deployment-mode", section=WHAT, metavar="NAME", help="Overlay of its config/resources.")
 @combine_options((options.DATA_DIR, *options.MAPPINGS, options.EXCLUDES, options.VARIABLES))
 @combine_options(options.DISK)
@@ -49,7 +54,7 @@ def dev_group() -> None:
     "--api-key",
     section=GATEWAY_SECTION,
     metavar="KEY",
-    help="Seen by all users of this machine; prefer a file.",
+    help="API key; visible to all users of this machine, prefer --api-key-file.",
 )
 @combine_options((*options.GATEWAY[:-1], options.OUTPUT))
 @click.pass_context
@@ -63,7 +68,7 @@ def dev_watch_command(
     output: str,
     **rest: Any,
 ) -> None:
-    """Copy what is saved below a folder to a gateway's data folder, and make the gateway load it."""
+    """Copy saved files from a working copy to a gateway's data folder, and make the gateway load them."""
     given = SharedOptionValues.taken_from(rest)
 
     def work() -> int:
@@ -91,12 +96,12 @@ def dev_order(
     mappings = mappings_of(given)
     if watch_path is not None:
         if mappings:
-            raise InvalidValue("--watch-path and --map both say which files go where; give one")
+            raise InvalidValue("--watch-path and --map both map files; give one of them")
         if not (root / below).is_dir():
             raise Misconfigured(f"--watch-path {watch_path}: there is no folder {root / below}")
         mappings = service_mappings(below, deployment_mode)
     elif not mappings:
-        raise InvalidValue("--watch-path is missing: it says which service of the working copy is meant")
+        raise InvalidValue("--watch-path is missing: name the service folder of the working copy")
     if api_key is not None:
         print_to_stderr(
             f"stoker dev watch: warning: --api-key can be read by every user of this machine; "
@@ -153,7 +158,7 @@ async def _watch(order: SyncRequest, root: Path, below: RelPath, output: str) ->
         notices = FolderWatch(root / below)
         noticing = asyncio.create_task(_nudge(notices, watcher))
         if output == "text":
-            show_lines([f"watching {root / below}" + (" by looking every 0.3 s" if notices.polls else "")])
+            show_lines([f"watching {root / below}" + (" by polling every 0.3 s" if notices.polls else "")])
         try:
             await watcher.run()
         finally:

@@ -19,7 +19,7 @@ from stoker.domain.refs import GitRef, SourceUrl
 
 def data_dir_of(given: SharedOptionValues) -> Path:
     if given.data_dir is None:
-        raise InvalidValue("--data-dir is missing: it says which folder to work on")
+        raise InvalidValue("--data-dir is missing: name the gateway's data folder")
     with suppress(OSError):  # the code that opens the folder reports why that fails
         if not stat.S_ISDIR(given.data_dir.stat().st_mode):
             raise Misconfigured(f"--data-dir {given.data_dir} is not a folder")

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @click.command("plan", cls=SentenceCommand, context_settings={"help_option_names": ["-h", "--help"]})
 @combine_options((*options.JOB, options.OUTPUT))
 @option("--diff", "with_diff", section=WHAT, is_flag=True, help="Show the changes line by line.")
-@option("--exit-code", "tell", section=WHAT, is_flag=True, help="End with 10 if there is something to do.")
+@option("--exit-code", "tell", section=WHAT, is_flag=True, help="Exit with code 10 if there are changes.")
 @combine_options((in_cluster.NAME, *in_cluster.RESOURCE_OPTIONS))
 @click.pass_context
 def plan_command(
@@ -40,7 +40,7 @@ def plan_command(
     name: str | None,
     **rest: Any,
 ) -> None:
-    """Show what a sync would do, and change nothing."""
+    """Show what a sync would change, without changing it."""
     given = SharedOptionValues.taken_from(rest)
     namespace = given.namespace if flags_given(context, {"namespace": "--namespace"}) else ""
     place = in_cluster.ClusterResourceOptions.taken_from(rest, namespace, name or "")
@@ -49,7 +49,7 @@ def plan_command(
         if place.name:
             return _show_waiting_plans(given, place, with_diff=with_diff, tell=tell, output=output)
         if with_diff and output == "json":
-            raise InvalidValue("--diff is text; it does not go with --output json")
+            raise InvalidValue("--diff prints text and cannot be combined with --output json")
         return _show_plan(given, with_diff=with_diff, tell=tell, output=output)
 
     exit_with_result(context, "plan", output, work)
@@ -67,7 +67,7 @@ def _show_waiting_plans(
 
     given.refuse_folder()
     if with_diff:
-        raise InvalidValue("--diff is for a folder, not for a resource in a cluster")
+        raise InvalidValue("--diff applies to a folder not to a resource: give in a cluster")
     waiting = run(read_waiting_plans(place.settled()))
     show_object(waiting.as_json()) if output == "json" else show_lines(waiting_plan_lines(waiting))
     return ExitCode.DIFFERENT if tell and (waiting.waits or waiting.gateways) else ExitCode.DONE

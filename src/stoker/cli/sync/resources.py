@@ -55,7 +55,7 @@ class LoadedManifests:
 def order_from_resource(given: SharedOptionValues) -> SyncRequest:
     for flag, value in (("--map", given.folders), ("--map-file", given.singles)):
         if value:
-            raise InvalidValue(f"{flag} cannot be given beside -f: the resource says which files go where")
+            raise InvalidValue(f"{flag} cannot be combined with -f: the resource maps the files")
     data_dir_of(given)
     found = read_files(given.manifests, given.namespace)
     annotations = _annotations(given)
@@ -106,7 +106,7 @@ def order_from_resource(given: SharedOptionValues) -> SyncRequest:
 def read_files(names: Sequence[str], namespace: str) -> LoadedManifests:
     """Read all resources of the files, in their order."""
     if names.count(STDIN) > 1:
-        raise InvalidValue("standard input can be read once: -f - is given twice")
+        raise InvalidValue("standard input can be read only once: -f - is given twice")
     every = [
         with_namespace(one, namespace)
         for name in names
@@ -144,7 +144,7 @@ def _choose_main_resource(
 ) -> CustomResource:
     if not found.mains:
         kinds = " or ".join(model.__name__ for model in MODELS)
-        raise InvalidValue(f"the files hold no {kinds}, so nothing says what to sync")
+        raise InvalidValue(f"the files hold no {kinds}, so there is nothing to sync")
     named = _annotation_value(annotations, PodAnnotationKey.CR_NAME)
     if named:
         fitting = [one for one in found.mains if one.metadata.name == named]
@@ -250,9 +250,7 @@ def _ineffective_setting_notices(
 
 
 def _unused_resource_notice(other: CustomResource) -> Notice:
-    return Notice(
-        Reason.FIELD_IGNORED, f"{_resource_title(other)} is in the files and plays no part in a sync"
-    )
+    return Notice(Reason.FIELD_IGNORED, f"{_resource_title(other)} is in the files but is not used by a sync")
 
 
 def _resource_title(resource: CustomResource) -> str:

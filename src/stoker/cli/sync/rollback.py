@@ -32,15 +32,20 @@ if TYPE_CHECKING:
 
 
 @click.command("rollback", cls=SentenceCommand, context_settings={"help_option_names": ["-h", "--help"]})
-@option("--to", section=WHAT, metavar="SNAPSHOT|COMMIT", help="Where to go back to, and stay.")
-@option("--release", section=WHAT, is_flag=True, help="Follow the ref again, and try every commit again.")
-@option("--list", "listing", section=WHAT, is_flag=True, help="Show what there is to go back to.")
+@option("--to", section=WHAT, metavar="SNAPSHOT|COMMIT", help="Snapshot or commit to roll back to.")
+@option(
+    "--release",
+    section=WHAT,
+    is_flag=True,
+    help="End the rollback: follow the ref again, and retry commits that were rolled back.",
+)
+@option("--list", "listing", section=WHAT, is_flag=True, help="List the snapshots.")
 @combine_options((*options.JOB, options.OUTPUT))
 @option(
     "--replace",
     section=in_cluster.SECTION,
     is_flag=True,
-    help="Roll back to another target although it was rolled back already; the former target is dropped.",
+    help="Replace an existing rollback of the resource.",
 )
 @combine_options((in_cluster.NAME, *in_cluster.RESOURCE_OPTIONS))
 @click.pass_context
@@ -56,17 +61,17 @@ def rollback_command(
     name: str | None,
     **rest: Any,
 ) -> None:
-    """Go back to a snapshot or a commit, and stay there until it is released."""
+    """Roll back to a snapshot or a commit, and stay there until --release."""
     namespace = rest["namespace"] if flags_given(context, {"namespace": "--namespace"}) else ""
     place = in_cluster.ClusterResourceOptions.taken_from(rest, namespace, name or "")
     given = SharedOptionValues.taken_from(rest)
 
     def work() -> int:
         if [to is not None, release, listing].count(True) != 1:
-            raise InvalidValue("say one of --to SNAPSHOT|COMMIT, --release and --list")
+            raise InvalidValue("give one of --to SNAPSHOT|COMMIT, --release and --list")
         if replace and (to is None or name is None):
             raise InvalidValue(
-                "--replace goes with --to and the name of a resource: it is about the rollback of a resource"
+                "--replace needs --to and the name of a resource: it replaces the rollback of a resource"
             )
         if to is not None:
             _check_target(to)
@@ -74,7 +79,9 @@ def rollback_command(
             return _roll_back_folder(given, to, release=release, output=output)
         given.refuse_folder()
         if listing:
-            raise InvalidValue("--list is about a data folder; the snapshots of gateways are in their status")
+            raise InvalidValue(
+                "--list needs --data-dir; in a cluster the status of the resource lists the snapshots"
+            )
         told_by = run(_request_rollback(place.settled(), to, replace=replace))
         show_object({"message": told_by}) if output == "json" else show_lines([told_by])
         return ExitCode.DONE
@@ -98,7 +105,7 @@ def _check_target(to: str) -> None:
     try:
         is_snapshot_id(to) or CommitId(to)
     except InvalidValue:
-        raise InvalidValue(f"--to {to[:80]!r} is neither a snapshot nor a whole commit id") from None
+        raise InvalidValue(f"--to {to[:80]!r} is neither a snapshot nor a full commit id") from None
 
 
 def _roll_back_folder(given: SharedOptionValues, to: str | None, *, release: bool, output: str) -> int:
@@ -186,7 +193,9 @@ def _release_pin(order: SyncRequest, output: str) -> int:
 
     rollback = open_snapshots(order)
     told = rollback.release() if rollback is not None else ()
-    show_object({"released": list(told)}) if output == "json" else show_lines(told or ["nothing was held"])
+    show_object({"released": list(told)}) if output == "json" else show_lines(
+        told or ["there is no rollback to end"]
+    )
     return ExitCode.DONE
 
 

@@ -55,8 +55,8 @@ class SecretFiles(NamedTuple):
         if path is None:
             name = f"{wanted.name}/{wanted.key}"
             raise Misconfigured(
-                f"Secret {wanted.name!r} with key {wanted.key!r} is named by the resource and not given; "
-                f"use --secret {name}=FILE, or put it into the folder of --secrets-dir as {name}",
+                f"Secret {wanted.name!r} with key {wanted.key!r} is named by the resource but not given; use "
+                f"--secret {name}=FILE, or put it into the folder of --secrets-dir as {name}",
                 reason=Reason.SECRET_NOT_FOUND,
             )
         try:

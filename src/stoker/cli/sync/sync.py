@@ -54,32 +54,32 @@ WATCH_OPTIONS = (
         "--interval",
         section=_WATCH,
         metavar="TIME",
-        help="How often the ref is looked at. [default: 30s; with -f what spec.polling says]",
+        help="Polling interval of the ref. [default: 30s; with -f spec.polling]",
     ),
     option(
         "--drift",
         section=_WATCH,
         type=click.Choice(["off", "report", "restore"]),
-        help="What happens to changes made on disk. [default: restore; with -f what spec.drift says]",
+        help="What happens to files changed on disk. [default: restore; with -f spec.drift]",
     ),
     option(
         "--drift-interval",
         section=_WATCH,
         metavar="TIME",
-        help="How often they are looked for. [default: 5m]",
+        help="Interval of drift checks. [default: 5m]",
     ),
     option(
         "--webhook-secret-file",
         section=_WATCH,
         type=Path,
         metavar="FILE",
-        help="Serve POST /webhook for this secret.",
+        help="Serve POST /webhook, authenticated by this secret.",
     ),
     option(
         "--webhook-address",
         section=_WATCH,
         metavar="HOST:PORT",
-        help="Where it is served. [default: 127.0.0.1:8443; with -f the port of spec.webhook]",
+        help="Address of the webhook. [default: 127.0.0.1:8443; with -f the port of spec.webhook]",
     ),
     option(
         "--health-address",
@@ -87,7 +87,7 @@ WATCH_OPTIONS = (
         default="127.0.0.1:8082",
         show_default=True,
         metavar="HOST:PORT",
-        help="Where /healthz, /readyz and /startupz are served; 0 is off.",
+        help="Address of /healthz, /readyz and /startupz; 0 disables them.",
     ),
     option(
         "--metrics-address",
@@ -95,33 +95,36 @@ WATCH_OPTIONS = (
         default="127.0.0.1:8083",
         show_default=True,
         metavar="HOST:PORT",
-        help="Where /metrics is served; 0 is off.",
+        help="Address of /metrics; 0 disables it.",
     ),
     option(
         "--dashboard-address",
         section=_WATCH,
         metavar="HOST:PORT",
-        help="Where the dashboard is served; 0 is off. [default: 127.0.0.1:8090, if it is free]",
+        help="Address of the dashboard; 0 disables it. [default: 127.0.0.1:8090, if the port is free]",
     ),
     option(
         "--dashboard-token-file",
         section=_WATCH,
         type=Path,
         metavar="FILE",
-        help="The token that opens it. [default: made at each start, in .sync-state/dashboard-token]",
+        help=(
+            "File with the login token of the dashboard. [default: created at each start, in "
+            ".sync-state/dashboard-token]"
+        ),
     ),
     option(
         "--dashboard-cert-dir",
         section=_WATCH,
         type=Path,
         metavar="DIR",
-        help="tls.crt and tls.key for it. [default: plain HTTP]",
+        help="Folder with tls.crt and tls.key of the dashboard. [default: plain HTTP]",
     ),
     repeatable_option(
         "--dashboard-host",
         section=_WATCH,
         metavar="NAME",
-        help="A name that it is reached by, beside localhost and addresses.",
+        help="Host name of the dashboard, in addition to localhost and IP addresses.",
     ),
     option(
         "--log-level",
@@ -135,22 +138,22 @@ WATCH_OPTIONS = (
         section=_WATCH,
         default="auto",
         show_default=True,
-        help="json, console, or auto by what standard error is.",
+        help="json, console, or auto: console if standard error is a terminal.",
     ),
 )
 
 
 @click.command("sync", cls=SentenceCommand, context_settings={"help_option_names": ["-h", "--help"]})
 @combine_options((*options.JOB, options.OUTPUT))
-@option("--once", section=WHAT, is_flag=True, help="One pass and out; the default.")
-@option("--watch", section=WHAT, is_flag=True, help="Stay, and follow the ref.")
-@option("--dry-run", section=WHAT, is_flag=True, help="Show what would be done and change nothing.")
+@option("--once", section=WHAT, is_flag=True, help="Sync once and exit; the default.")
+@option("--watch", section=WHAT, is_flag=True, help="Keep running and follow the ref.")
+@option("--dry-run", section=WHAT, is_flag=True, help="Show what would change, without changing it.")
 @combine_options(WATCH_OPTIONS)
 @click.pass_context
 def sync_command(
     context: click.Context, /, *, once: bool, watch: bool, dry_run: bool, output: str, **rest: Any
 ) -> None:
-    """Bring a data folder to what a ref of a repository says.
+    """Sync a gateway's data folder with a ref of a repository.
 
     The files come from flags (--repo, --ref, --map) or from a resource (-f).
     """
@@ -162,10 +165,10 @@ def sync_command(
         if not watch:
             useless = flags_given(context, WATCH_FLAGS)
             if useless:
-                raise InvalidValue(f"{useless[0]} means nothing without --watch")
+                raise InvalidValue(f"{useless[0]} has no effect without --watch")
             return sync_once(given, dry_run=dry_run, output=output)
         if dry_run:
-            raise InvalidValue("--dry-run is for one look; without --watch, or as stoker plan")
+            raise InvalidValue("--dry-run cannot be combined with --watch; use it alone, or use stoker plan")
         from stoker.cli.watch.watch import watch_order  # noqa: PLC0415 - loads an HTTP stack
 
         return watch_order(given, rest, output)
@@ -180,7 +183,7 @@ def sync_once(given: SharedOptionValues, *, dry_run: bool, output: str) -> int:
     show_notices("sync", order.notices)
     if order.paused and not dry_run:
         raise Stalled(
-            f"{order.resource} is paused: nothing is followed until spec.paused is false",
+            f"{order.resource} is paused: nothing is synced until spec.paused is false",
             reason=Reason.PAUSED,
         )
     if order.dry_run and not dry_run:

@@ -116,16 +116,19 @@ def complete_order(given: SharedOptionValues, order: SyncRequest) -> SyncRequest
 def _order_from_flags(given: SharedOptionValues) -> SyncRequest:
     for flag, value in (("--repo", given.repo), ("--ref", given.ref)):
         if value is None:
-            raise InvalidValue(f"{flag} is missing: give it, or -f FILE with a resource that says it")
+            raise InvalidValue(f"{flag} is missing: give it, or -f FILE with a resource that sets it")
     alone = {"--annotation": given.annotations, "--label": given.labels, "--secret": given.secrets}
     useless = [flag for flag, value in alone.items() if value]
     if useless:
-        raise InvalidValue(f"{useless[0]} means nothing without -f FILE")
+        raise InvalidValue(f"{useless[0]} has no effect without -f FILE")
     source = SourceIntent(SourceUrl(given.repo or ""), GitRef(given.ref or ""))
     mappings = mappings_of(given)
     if not mappings:
         raise InvalidValue(
-            "no --map or --map-file says which files go where, such as --map services/a/projects:projects",
+            (
+                "--map or --map-file is missing: map files to the gateway, such as --map "
+                "services/a/projects:projects"
+            ),
             reason=Reason.NO_MAPPINGS,
         )
     known = TemplateValues(gateway_name=given.gateway_name or None, namespace=given.namespace)
@@ -143,7 +146,7 @@ def _with_login(given: SharedOptionValues, order: SyncRequest) -> SyncRequest:
     }
     chosen = [flag for flag, is_given in ways.items() if is_given]
     if len(chosen) > 1:
-        raise InvalidValue(f"{' and '.join(chosen)} are two ways to log in; give one")
+        raise InvalidValue(f"{' and '.join(chosen)} are different logins; give one of them")
     secrets, token = order.secrets.flag("--token-file", given.token_file)
     secrets, ssh = secrets.flag("--ssh-key-file", given.ssh_key_file)
     secrets, hosts = secrets.flag("--known-hosts-file", given.known_hosts_file)
@@ -157,7 +160,9 @@ def _with_login(given: SharedOptionValues, order: SyncRequest) -> SyncRequest:
         auth = GitAuthPolicy(GitAuthKind.SSH, secret=ssh, known_hosts=auth.known_hosts)
     elif ways["--github-key-file"]:
         if None in app:
-            raise InvalidValue("--github-app-id, --github-installation-id and --github-key-file go together")
+            raise InvalidValue(
+                "--github-app-id, --github-installation-id and --github-key-file must be given together"
+            )
         auth = GitAuthPolicy(
             GitAuthKind.GITHUB_APP, key, None, given.github_app_id, given.github_installation_id
         )
@@ -166,7 +171,7 @@ def _with_login(given: SharedOptionValues, order: SyncRequest) -> SyncRequest:
     if given.require_known_hosts and auth.kind is GitAuthKind.SSH and auth.known_hosts is None:
         raise InvalidValue("--require-known-hosts needs --known-hosts-file, or a resource that names them")
     if given.username is not None and auth.kind is not GitAuthKind.TOKEN:
-        raise InvalidValue("--username goes with --token-file")
+        raise InvalidValue("--username needs --token-file")
     source = source._replace(
         auth=auth,
         ca=ca or source.ca,
@@ -192,7 +197,7 @@ def _with_trust(given: SharedOptionValues, order: SyncRequest) -> SyncRequest:
     )
     if policy.mode is SignatureMode.NONE and (signers or keys):
         raise InvalidValue(
-            "--allowed-signers-file and --gpg-keys-file mean nothing without --verify-signatures"
+            "--allowed-signers-file and --gpg-keys-file have no effect without --verify-signatures"
         )
     if policy.mode is not SignatureMode.NONE and not (policy.allowed_signers or policy.gpg_keys):
         raise InvalidValue("--verify-signatures needs --allowed-signers-file or --gpg-keys-file")
@@ -226,7 +231,7 @@ def _with_gateway(given: SharedOptionValues, order: SyncRequest) -> SyncRequest:
         }
         useless = [flag for flag, value in extras.items() if value]
         if useless:
-            raise InvalidValue(f"{useless[0]} means nothing without --gateway HOST:PORT")
+            raise InvalidValue(f"{useless[0]} has no effect without --gateway HOST:PORT")
         return order
     return _with_gateway_secrets(given, order, key, ca)
 
@@ -285,5 +290,5 @@ def _require_secrets(order: SyncRequest) -> None:
             order.secrets.api_key(order.access.api_key)
     except Misconfigured as error:
         raise Misconfigured(
-            f"{error.message}; --files-only writes files without asking the gateway", reason=error.reason
+            f"{error.message}; --files-only writes files without contacting the gateway", reason=error.reason
         ) from None

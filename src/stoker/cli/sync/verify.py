@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 @combine_options((options.DATA_DIR, options.CACHE_DIR, *options.RESOURCE, options.OUTPUT))
 @click.pass_context
 def verify_command(context: click.Context, /, *, output: str, **rest: Any) -> None:
-    """Find what changed in a data folder since the last sync."""
+    """Report drift: files in a data folder that changed since the last sync."""
     given = SharedOptionValues.taken_from(rest)
 
     def work() -> int:

@@ -172,7 +172,7 @@ def _print_address(
     host = address.host
     url = f"{scheme}://{ListenAddress(host or 'localhost', port)}/"
     if scheme == "http" and not _is_loopback(host):
-        log.warning("dashboard.in_the_clear", address=url, why="tokens and pictures are not encrypted")
+        log.warning("dashboard.in_the_clear", address=url, why="tokens and data are not encrypted")
     if own is not None and sys.stderr.isatty():
         print_to_stderr(f"stoker sync: dashboard: {url}#token={own.value.reveal()}")
     else:
@@ -197,7 +197,7 @@ class _RollbackActions:
         order = self._orders.order._replace(goes_back=True)
         order = order._replace(approved_plans=(*order.approved_plans, *by_page))
         if order.dry_run:
-            raise Stalled(f"nothing is written here, so {to[:40]} is not put back", reason=Reason.DRY_RUN)
+            raise Stalled(f"this is a dry run, so {to[:40]} is not restored", reason=Reason.DRY_RUN)
         try:
             _, report = await roll_back(order, to, lambda: "manual")
         finally:

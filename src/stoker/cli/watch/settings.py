@@ -93,8 +93,8 @@ class WatchOptions:
 def _missing_webhook_key_notice(key: SecretKey) -> Notice:
     return Notice(
         Reason.SECRET_NOT_FOUND,
-        f"Secret {key.name!r} with key {key.key!r} of spec.webhook is not given: "
-        f"who knows it is not believed; use --secret {key.name}/{key.key}=FILE",
+        f"Secret {key.name!r} with key {key.key!r} of spec.webhook is not given, so requests signed with it "
+        f"are refused; use --secret {key.name}/{key.key}=FILE",
     )
 
 

@@ -38,14 +38,14 @@ def watch_order(given: SharedOptionValues, options: Mapping[str, Any], output: s
     """Run until a signal; errors that are known at the start are raised before any server listens."""
     if given.approve_plan:
         raise InvalidValue(
-            "--approve-plan is for one sync: give it without --watch, or approve the plan on the dashboard"
+            "--approve-plan applies to one sync: use it without --watch, or approve the plan on the dashboard"
         )
     configure_logging(level=options["log_level"], log_format=options["log_format"])
     settings = WatchOptions.read(options)
     orders = RequestReloader(given, settings)
     if settings.webhook_address and not orders.order.webhook_keys:
         raise InvalidValue(
-            "--webhook-address needs --webhook-secret-file: no caller is trusted without a secret"
+            "--webhook-address needs --webhook-secret-file: without a secret no request is accepted"
         )
     if settings.dashboard_token_file is not None:
         from stoker.cli.watch.dashboard import read_token  # noqa: PLC0415 - needed with a dashboard only

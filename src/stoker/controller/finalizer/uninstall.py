@@ -1,7 +1,7 @@
 """Removes our finalizers before an uninstall, so that no resource is blocked after it.
 
 A finalizer without a controller to remove it would block the deletion of its resource, and of the namespace
-around it, forever. `stoker controller --let-go` runs as the chart's hook before any object of the release is
+around it, forever. `stoker controller --remove-finalizers` runs as the chart's hook before any object of the release is
 deleted:
 
     seize    take every shard's lease for as long as the uninstall may take, so that leaders stop
@@ -76,7 +76,7 @@ class UninstallCleanup:
         for kind, scope in product(SYNCED_KINDS, self._scopes):
             for key, one in (await self._ours(kind, scope)).items():
                 count += await self._untied(key, one)
-        log.info("resources.let_go", count=count)
+        log.info("finalizers.removed", count=count)
         held = [told for where, error in self._refused.items() if (told := await self._held(where, error))]
         if held:
             raise Stalled("; ".join(held), reason=Reason.RBAC_DENIED)

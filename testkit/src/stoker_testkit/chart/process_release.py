@@ -32,7 +32,7 @@ CONFIGURATIONS = {
     "reverser": {"validating": "stoker-reverser"},
 }
 """The webhook configurations of each program that the API server calls."""
-LET_GO = "let-go"
+REMOVE_FINALIZERS = "remove-finalizers"
 SHARD = "stoker.io/shard"
 ADDRESSES = (
     "health-probe-bind-address",
@@ -57,7 +57,7 @@ class ProcessRelease(Stoppable):
     ports: dict[str, dict[str, int]] = field(default_factory=dict)
     pods: dict[str, dict[str, Any]] = field(default_factory=dict)
     """The pod's spec of each program, by its verb; a further shard of the controller by its number, too."""
-    _let_go: dict[str, Any] | None = None
+    _remove_finalizers: dict[str, Any] | None = None
 
     @property
     def helm(self) -> Helm:
@@ -95,7 +95,7 @@ class ProcessRelease(Stoppable):
                 verb, shard = pod["containers"][0]["args"][0], one["metadata"]["labels"].get(SHARD, "0")
                 self.pods[verb if shard == "0" else f"{verb}-{shard}"] = pod
             if one["kind"] == "Job":
-                self._let_go = one["spec"]["template"]["spec"]
+                self._remove_finalizers = one["spec"]["template"]["spec"]
 
     def start(self, *verbs: str, reachable: bool = True) -> None:
         """Start programs, all of them unless some are named, and return when they do their work.
@@ -119,13 +119,13 @@ class ProcessRelease(Stoppable):
         """Take it away; what the chart does before that is done."""
         with ThreadPoolExecutor(1) as pool:
             going = pool.submit(self.helm.uninstall, NAME, HOME)
-            self.let_go(going.done)
+            self.remove_finalizers(going.done)
             going.result()
 
-    def let_go(self, ended: Callable[[], bool]) -> None:
+    def remove_finalizers(self, ended: Callable[[], bool]) -> None:
         """Do what the chart does before an uninstall, when helm asks for it, or has `ended`."""
-        if self._let_go is not None:
-            self._play_hook(self._let_go, ended)
+        if self._remove_finalizers is not None:
+            self._play_hook(self._remove_finalizers, ended)
 
     def stop(self) -> None:
         while self.running:
@@ -161,7 +161,7 @@ class ProcessRelease(Stoppable):
     def _play_hook(self, pod: Mapping[str, Any], ended: Callable[[], bool]) -> None:
         """Run the pod of the Job that helm waits for, and say how it ended, as a kubelet would."""
         path = f"/api/v1/namespaces/{HOME}/pods"
-        selector = "labelSelector=app.kubernetes.io%2Fcomponent%3Dlet-go"
+        selector = "labelSelector=app.kubernetes.io%2Fcomponent%3Dremove-finalizers"
 
         def made() -> list[str]:
             found: Any = self.cluster.request("GET", f"{path}?{selector}").json()
@@ -170,7 +170,7 @@ class ProcessRelease(Stoppable):
         name = eventually(made, PATIENCE, "the hook's pod is made", interval=0.1)[0]
         if not name:
             return  # helm has printed the reason
-        with self._run(LET_GO, pod) as process:
+        with self._run(REMOVE_FINALIZERS, pod) as process:
             process.wait(PATIENCE)
             code = process.returncode
         status = {"status": {"phase": "Succeeded" if code == 0 else "Failed"}}
@@ -197,7 +197,7 @@ class ProcessRelease(Stoppable):
                 self.cluster.request("PATCH", path, patch, content_type="application/json-patch+json")
 
     def _is_asked(self) -> bool:
-        """Whether the API server asks the webhook about pods, and believes it."""
+        """Whether the API server asks the webhook about pods, and trusts it."""
         for process in self.running.values():
             process.check()
         controller: Any = self.values.get("controller", {})
@@ -205,7 +205,7 @@ class ProcessRelease(Stoppable):
 
 
 def webhook_is_asked(cluster: ClusterAccess, namespace: str = "default") -> bool:
-    """Whether the API server calls the webhook for a pod that cannot be injected, and uses its answer."""
+    """Whether the API server calls the webhook for a pod that cannot be injected, and trusts its answer."""
     pod = {
         "apiVersion": "v1",
         "kind": "Pod",

@@ -153,7 +153,7 @@ class FakeActions:
         if order.action in (DashboardAction.STOP, DashboardAction.GO_ON):
             self.scene.set_stop(active=order.action is DashboardAction.STOP)
             return (
-                "everything is held still" if order.action is DashboardAction.STOP else "everything goes on"
+                "everything is paused" if order.action is DashboardAction.STOP else "everything is resumed"
             )
         old = self.scene.resource(f"{order.namespace}/{order.kind}/{order.name}")
         if (

@@ -203,7 +203,7 @@ class ForgeAndAlerts(Cluster):
 
     def _follow_uninstall(self) -> None:
         """Run what the chart does before it goes; when all of it is gone, no program runs."""
-        self._release.let_go(self._gone.exists)
+        self._release.remove_finalizers(self._gone.exists)
         eventually(lambda: self._gone.exists() and self._gone.read_text(), PATIENCE, "helm has ended")
         if self._gone.read_text().strip() == "0":
             self._release.stop()

@@ -70,7 +70,7 @@ class NodeRelease:
         )
 
     def until_asked(self) -> None:
-        """Wait until the API server asks the webhook about pods, through its Service, and believes it."""
+        """Wait until the API server asks the webhook about pods, through its Service, and trusts it."""
         eventually(
             lambda: webhook_is_asked(self.node.plane),
             PATIENCE,

@@ -100,7 +100,7 @@ def test_json_may_be_asked_for_as_of_kubectl(tmp_path: Path, flags: list[str]) -
     assert json.loads(done.stdout) == {"resources": []}
     refused = CliRunner().invoke(cli, ["status", "line-1", "line-2", *flags])
     assert refused.exit_code == ExitCode.WRONG_INPUT
-    assert json.loads(refused.stdout)["message"].endswith("(line-2)")
+    assert json.loads(refused.stdout)["message"].endswith("(line-1). Name a resource with --name")
 
 
 @pytest.mark.parametrize("flag", ["--data-dir=.", "--repo=https://git.example.net/a.git", "-f=line.yaml"])
@@ -108,7 +108,7 @@ def test_a_folder_beside_a_resource_is_not_passed_over_in_silence(flag: str) -> 
     for verb in (["rollback", TO], ["plan"]):
         done = CliRunner().invoke(cli, [*verb, "line", "--kubeconfig=none", flag])
         assert done.exit_code == ExitCode.WRONG_INPUT
-        assert f"{flag[:2] if flag[1] == 'f' else flag.partition('=')[0]} is for a folder" in done.stderr
+        assert f"{flag[:2] if flag[1] == 'f' else flag.partition('=')[0]} applies to a folder" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_watching_goes_on_when_the_cluster_is_away_for_a_while(tmp_path: Path) -
     first, away, back, last = log.read_text().splitlines()
     assert [json.loads(one)["resources"][0]["name"] for one in (first, last)] == ["before", "after"]
     assert away.startswith("stoker status: APIServerError: ")
-    assert away.endswith("; it is asked again")
+    assert away.endswith("; retrying")
     assert back == "stoker status: the cluster answers again"
 
 

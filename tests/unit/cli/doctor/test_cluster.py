@@ -73,7 +73,7 @@ SELECTOR = "line=filling,tier in (prod)"
             FindingStatus.UNTRIED,
             ", from here; the controller says: of the controller",
         ),
-        ("", "", FindingStatus.UNTRIED, ", from here; the controller is silent"),
+        ("", "", FindingStatus.UNTRIED, ", from here; the controller has not reported on it"),
     ],
 )
 async def test_of_a_repository_that_is_not_reached_from_here_the_controllers_word_counts(
@@ -136,7 +136,7 @@ async def test_a_resource_that_the_controllers_selector_leaves_out(
         (SELECTOR, "metadata.name=line-1")
     ]
     if not labelled:
-        assert found[-1].said == f"the controller works only on resources with the labels {SELECTOR}"
+        assert found[-1].said == f"the controller watches only resources with the labels {SELECTOR}"
         assert "controller.watchLabelSelector" in found[-1].fix
 
 
@@ -166,7 +166,7 @@ async def test_a_namespace_without_an_operator_is_not_reported_to_have_one(tmp_p
     ("holder", "message"),
     [
         ("", "is held by no replica"),
-        ("ghost", "was last renewed by ghost at 2020-01-01T00:00:00Z, and not since"),
+        ("ghost", "was last renewed by ghost at 2020-01-01T00:00:00Z, and not renewed since"),
         ("slow clock", "leads"),
     ],
 )

@@ -83,14 +83,14 @@ def export(kubeconfig: Path, *words: str) -> Result:
         (("--to=x", "--exclude=*"), "not the name of a kind"),
         (("--to=x", "--secret-policy=Encrypt"), "--recipient is missing"),
         (("--to=x", "--secret-policy=Encrypt", "--recipient=age1x"), "recipient 'age1x'"),
-        (("--to=x", f"--recipient={RECIPIENT}"), "means nothing without --secret-policy Encrypt"),
+        (("--to=x", f"--recipient={RECIPIENT}"), "has no effect without --secret-policy Encrypt"),
         (("--to=x", "--secret-policy=Clear"), "(?i)secret-policy.*'Clear' is not one of"),
-        (("--to=x", "--signing-key-file=k"), "goes with a repository"),
+        (("--to=x", "--signing-key-file=k"), "applies only to a repository"),
         (("--to=x", "--deletion-budget=1"), "FILES,PERCENT"),
         (("--to=ftp://a/b",), "must begin with https://"),
         (("--to=https://u:p@a/b",), "put credentials into a Secret"),
         (("--to=https://a.test/b", "--branch=--upload-pack=x"), "begins with '-'"),
-        (("--to=https://a.test/b", "--token-file=a", "--ssh-key-file=b"), "two ways to log in"),
+        (("--to=https://a.test/b", "--token-file=a", "--ssh-key-file=b"), "are different logins"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_in_one_sentence(
@@ -193,5 +193,5 @@ def test_the_key_for_digests_is_made_once_for_its_owner_alone(tmp_path: Path) ->
     path.write_bytes(b"short")
     with pytest.raises(InvalidValue, match="fewer than 32 bytes"):
         read_digest_keys(path)
-    with pytest.raises(Misconfigured, match="cannot be made"):
+    with pytest.raises(Misconfigured, match="cannot be created"):
         read_digest_keys(tmp_path / "no" / "key")

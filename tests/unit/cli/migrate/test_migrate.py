@@ -222,7 +222,7 @@ def test_a_gatewaysync_becomes_a_stoker_with_its_profiles() -> None:
 def test_what_a_person_has_to_check_is_reported() -> None:
     text = "\n".join(from_gateway_sync(GATEWAY_SYNC).remarks)
     assert "designerSessionPolicy differs between profiles (proceed, wait)" in text
-    assert "mapping projects of profile minimal says no type; dir was taken" in text
+    assert "mapping projects of profile minimal has no type; dir was used" in text
     assert "stoker.io/sync-profile: line-NAME" in text
     assert "spec.agent was left out" in text
 
@@ -250,10 +250,10 @@ def test_something_else_is_refused(found: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("mapping", "sentence"),
     [
-        ({"source": "a", "destination": "b", "patches": ["x"]}, "has a patch that is no object"),
-        ({"source": "a", "destination": "b", "patches": "x"}, "patches of the GatewaySync is no list"),
+        ({"source": "a", "destination": "b", "patches": ["x"]}, "has a patch that is not an object"),
+        ({"source": "a", "destination": "b", "patches": "x"}, "patches of the GatewaySync is not a list"),
         ({"source": "a", "destination": "b", "patches": [{"set": ["x"]}]}, "set of the GatewaySync is no"),
-        ("x", "has a mapping that is no object"),
+        ("x", "has a mapping that is not an object"),
     ],
 )
 def test_what_is_not_of_its_form_is_a_sentence(mapping: object, sentence: str) -> None:
@@ -279,7 +279,7 @@ def test_everything_in_a_file_is_migrated(tmp_path: Path) -> None:
         (IgnitionSync, "north"),
         (IgnitionSync, "south"),
     ]
-    with pytest.raises(InvalidValue, match="--name is for one ConfigMap"):
+    with pytest.raises(InvalidValue, match="--name applies to one ConfigMap"):
         from_file(str(file), "plant", "site")
     file.write_text(json.dumps(maps[0]))
     with pytest.raises(InvalidValue, match="names no repository"):

@@ -53,7 +53,7 @@ def test_without_a_secret_the_certificate_is_managed_elsewhere() -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--webhook-service=rev"], "give --webhook-configuration its name"),
+        (["--webhook-service=rev"], "needs --webhook-configuration"),
         (["--webhook-configuration=conf"], "a certificate needs a name"),
         ([*NAMED, "--author-patience=soon"], "--author-patience: "),
     ],

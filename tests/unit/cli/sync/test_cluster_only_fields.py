@@ -71,7 +71,7 @@ DETAILS = (
 ALIASES = ("autoRollback", "webhookNamespaces")
 
 NO_EFFECT = "has no effect without a cluster"
-POLLING = "spec.polling.interval says how often the ref is looked at"
+POLLING = "spec.polling.interval sets how often the ref is polled"
 
 SERVED_OF_THE_PROFILE = (
     "deploymentMode",
@@ -158,8 +158,8 @@ def test_what_has_no_effect_is_named_with_what_holds_instead() -> None:
     )
     assert [one.message for one in notices] == [
         f"spec.agent {NO_EFFECT}",
-        f"spec.webhook.allowedRefs {NO_EFFECT}: a request only makes it look, whatever ref it names",
+        f"spec.webhook.allowedRefs {NO_EFFECT}: a request syncs the configured ref, whatever ref it names",
         f"spec.syncPeriod of the SyncProfile {NO_EFFECT}: {POLLING}",
         f"annotation redundancy-role {NO_EFFECT}",
-        f"annotation requested-ref of the resource {NO_EFFECT}: --ref names another ref",
+        f"annotation requested-ref of the resource {NO_EFFECT}: use --ref to name another ref",
     ]

@@ -22,7 +22,7 @@ export function actionsOf(resource, gateway = null) {
   if (resource.paused && may("resume", "pause")) add("play", "Resume", ask("resume"));
   if (!resource.paused && may("pause")) add("paused", "Pause", ask("pause"));
   if (resource.rollback && may("release", "rollback")) {
-    add("next", `Follow ${refOf(resource)} again…`, (pressed) => letGo(pressed, resource));
+    add("next", `Follow ${refOf(resource)} again…`, (pressed) => followAgain(pressed, resource));
   }
   if (may("rollback") && !stopped) add("back", "Roll back…", (pressed) => rollBack(pressed, resource, gateway));
   return buttons;
@@ -38,7 +38,7 @@ function refOf(resource) {
   return resource.ref || "the ref";
 }
 
-async function letGo(pressed, resource) {
+async function followAgain(pressed, resource) {
   const ref = refOf(resource);
   const whom = counted(resource.gateways.length, "gateway");
   const sure = await asked({
