@@ -337,7 +337,7 @@ def test_a_pod_without_a_sidecar_is_reported(
     site.release.stop_program("webhook")
     site.gateway_pod("north", service_path="services/north", cr_name="plant", **QUICK)
     message = site.until("Stoker", "plant", "SidecarInjected", "SidecarMissing")
-    assert message == "no agent in pod north: delete it, so that it is made anew"
+    assert message == "no agent in pod north: delete the pod so that it is recreated with an agent"
     assert site.condition("Stoker", "plant", "Ready")[1] == "SidecarMissing"
     site.until_event("SidecarMissing", "north")
     eventually(lambda: site.gateway("north").state, PATIENCE, "the gateway runs all the same")

@@ -113,7 +113,7 @@ async def test_giving_up_an_endless_list_leaves_nothing_behind(server: Server) -
 
 
 async def test_an_endless_list_ends(server: Server) -> None:
-    with pytest.raises(Retry, match="did not come to the end of its list") as error:
+    with pytest.raises(Retry, match="could not be listed in time") as error:
         await server.bucket(limits=ArtifactLimits(seconds=0.3)).resolve(REF)
     assert error.value.reason == Reason.SOURCE_UNREACHABLE
 

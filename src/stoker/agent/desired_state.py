@@ -187,7 +187,7 @@ def _commit(
     commit = target.commit if target is not None else metadata.commit
     if commit is None and rollback is None:
         raise Wait(
-            "the controller has not said yet which commit to take",
+            "the controller has not published a commit yet",
             after=NOT_YET_RETRY_SECONDS,
             reason=Reason.REF_NOT_RESOLVED,
         )
@@ -254,7 +254,7 @@ def _unused_policy_notices(policies: GatewayPolicies) -> Iterator[Notice]:
     if policies.drift.mode is DriftMode.CAPTURE and not policies.bidirectional.enabled:
         yield Notice(
             Reason.FEATURE_NOT_RUNNING,
-            "spec.drift.mode capture only reports as long as spec.bidirectional.enabled is not true",
+            "spec.drift.mode capture only reports drift while spec.bidirectional.enabled is not true",
         )
 
 
@@ -263,6 +263,5 @@ def _untrusted_host_notices(intent: GatewayIntent) -> Iterator[Notice]:
     if auth.kind is GitAuthKind.SSH and auth.known_hosts is None:
         yield Notice(
             Reason.HOST_KEY_NOT_TRUSTED,
-            f"no known_hosts is given for {without_userinfo(intent.source.url)}: "
-            "any server that answers is trusted",
+            f"no known_hosts is given for {without_userinfo(intent.source.url)}: any host key is trusted",
         )

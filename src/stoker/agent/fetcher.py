@@ -83,7 +83,7 @@ def read_order(data: dict[str, str], identity: AgentIdentity) -> MirrorRequest |
     wanted = tuple(dict.fromkeys(commit for commit in named if commit is not None))
     if not wanted:
         raise Wait(
-            "the controller has not said yet which commit to take",
+            "the controller has not published a commit yet",
             after=MAP_POLL_SECONDS,
             reason=Reason.REF_NOT_RESOLVED,
         )
@@ -171,7 +171,9 @@ class FetcherProcess:
         seen = await observed.metadata()
         if seen.value is None:
             raise Wait(
-                f"metadata map {name} is not there", after=MAP_POLL_SECONDS, reason=Reason.METADATA_NOT_FOUND
+                f"metadata ConfigMap {name} does not exist",
+                after=MAP_POLL_SECONDS,
+                reason=Reason.METADATA_NOT_FOUND,
             )
         key = metadata_key(settings.places)
         if key is not None:

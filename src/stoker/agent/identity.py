@@ -101,11 +101,13 @@ class AgentIdentity:
         }
         for name in ("POD_NAME", "POD_NAMESPACE", "CR_NAME"):
             if not said[name]:
-                raise Misconfigured(f"the variable {name}, which the injector sets, is not set")
+                raise Misconfigured(
+                    f"the variable {name}is not set; the admission webhook sets it in injected agents"
+                )
         kind = said["CR_KIND"] or SyncResourceKind.STOKER
         if kind not in tuple(SyncResourceKind):
             raise Misconfigured(
-                f"the variable CR_KIND is {kind[:80]!r}, which is none of {', '.join(SyncResourceKind)}"
+                f"the variable CR_KIND is {kind[:80]!r}, which is not one of {', '.join(SyncResourceKind)}"
             )
         return cls(
             said["POD_NAME"],
@@ -154,4 +156,6 @@ def _annotation_value(found: PodFacts, key: PodAnnotationKey) -> str:
 
 
 def _wrong_pod_error(why: str) -> Stalled:
-    return Stalled(f"{why}: nothing is synced in a pod that is not ours", reason=Reason.WRONG_POD)
+    return Stalled(
+        f"{why}: this pod does not belong to the agent, nothing is synced", reason=Reason.WRONG_POD
+    )

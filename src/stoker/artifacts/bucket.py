@@ -93,13 +93,13 @@ class BucketOrigin:
     async def pull(self, artifact: CommitId, ref: GitRef, folder: Path) -> PulledObjects:
         if _ID.fullmatch(ref):
             raise ArtifactNotFound(
-                f"{artifact} is not in the mirror any more, and bucket s3://{self._bucket}/{self._prefix} "
-                "keeps no history; name a prefix below it as the ref"
+                f"{artifact} is no longer in the mirror, and bucket s3://{self._bucket}/{self._prefix} keeps "
+                "no history; use a prefix below it as the ref"
             )
         listing = await self._listing(ref)
         entries = await listing.entries()
         if listing.id(entries) != artifact:
-            raise ArtifactDamaged(f"{listing.title} has changed since it was looked at")
+            raise ArtifactDamaged(f"{listing.title} has changed since it was listed")
         return PulledObjects(artifact, listing, entries, self._limits)
 
     async def _listing(self, ref: GitRef) -> _BucketListing:
@@ -136,7 +136,7 @@ class _BucketListing:
         try:
             found = await asyncio.wait_for(self._listed(), min(LIST_SECONDS, self._limits.seconds))
         except TimeoutError:
-            raise ArtifactUnreachable(f"{self.title} did not come to the end of its list in time") from None
+            raise ArtifactUnreachable(f"{self.title} could not be listed in time") from None
         return await asyncio.to_thread(self._judged, found)
 
     async def _listed(self) -> list[BucketObject]:
@@ -233,7 +233,7 @@ class PulledObjects:
                 left -= len(chunk)
                 if left < 0:
                     raise ArtifactDamaged(
-                        f"object {printable_name(one.name)} of {self.title} is longer than it was said to be"
+                        f"object {printable_name(one.name)} of {self.title} is longer than the listing says"
                     )
                 yield bytes(chunk)
 
@@ -275,13 +275,13 @@ def translate_errors(title: str, what: str = "") -> Iterator[None]:
             "401",
             "403",
         ):
-            raise ArtifactAuthFailed(f"{title} does not let us in: {said}") from None
+            raise ArtifactAuthFailed(f"{title} denied access: {said}; check the login") from None
         if isinstance(error, FileNotFoundError) and not what:
             raise ArtifactNotFound(f"there is no {title}: {said}") from None
         if isinstance(error, FileNotFoundError):
-            raise _ObjectGone(f"{what}{title} is listed, and is not there") from None
+            raise _ObjectGone(f"{what}{title} is listed but does not exist") from None
         if kind == "PreconditionError":
             raise ArtifactDamaged(f"{what}{title} changed while it was read") from None
         if "error sending request" in text:
-            said = "it does not answer"
+            said = "the server does not answer"
         raise ArtifactUnreachable(f"{what}{title} cannot be read: {said}") from None

@@ -71,7 +71,7 @@ class ArtifactReadBudget:
     def go_on(self) -> None:
         """Raise if reading was stopped or takes too long."""
         if self._stopped.is_set():
-            raise ArtifactUnreachable(f"{self._title} was given up")
+            raise ArtifactUnreachable(f"reading {self._title} was cancelled")
         if time.monotonic() > self._end:
             raise ArtifactUnreachable(f"{self._title} could not be read within {self._limits.seconds:g} s")
 
@@ -81,7 +81,7 @@ class ArtifactReadBudget:
         if self._headers < 0:
             most = HEADERS_PER_FILE * self._limits.files
             raise ArtifactTooLarge(
-                f"{self._title} holds more than {most} entries, folders and headers among them"
+                f"{self._title} holds more than {most} entries, including folders and headers"
             )
 
     def unpacked(self, size: int) -> None:
@@ -158,4 +158,4 @@ def _exact_chunks(file: UncheckedFile, title: str) -> Iterator[bytes]:
             break
         yield chunk
     if left:
-        raise ArtifactDamaged(f"file {printable_name(file.name)} of {title} is not of the size that was said")
+        raise ArtifactDamaged(f"file {printable_name(file.name)} of {title} does not have its declared size")

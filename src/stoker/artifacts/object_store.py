@@ -96,7 +96,7 @@ def import_obstore() -> Any:
         import obstore.store  # noqa: PLC0415 - comes with the extra `s3`
     except ImportError:
         raise Misconfigured(
-            "a bucket as a source needs the package obstore; install stoker with the extra 's3'"
+            "a bucket source needs the package obstore; install stoker with the extra 's3'"
         ) from None
     return obstore.store
 

@@ -77,9 +77,9 @@ def parse_manifest(content: bytes, title: str) -> OciManifest:
     try:
         found = msgspec.json.decode(content, type=OciManifest)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise ArtifactRefused(f"{title} has a manifest that cannot be read") from None
+        raise ArtifactRefused(f"{title} has an unreadable manifest") from None
     if found.schema_version != 2 or (found.manifests is None) == (found.layers is None):
-        raise ArtifactRefused(f"{title} has no manifest of OCI's or Docker's second version")
+        raise ArtifactRefused(f"{title} has neither an OCI nor a Docker schema 2 manifest")
     return found
 
 
@@ -111,7 +111,7 @@ def manifest_layers(
     """Return the layers to pull, in order; raise if their number or declared size exceeds a limit."""
     layers = [layer for layer in manifest.layers or () if layer.media_type != EMPTY]
     if not layers:
-        raise ArtifactRefused(f"{title} holds no layer, so there are no files in it")
+        raise ArtifactRefused(f"{title} has no layers and so no files")
     if len(layers) > limits.layers:
         raise ArtifactTooLarge(f"{title} has more than {limits.layers} layers")
     for layer in layers:
@@ -138,5 +138,6 @@ def _kind(layer: OciDescriptor, title: str) -> LayerKind:
 def _check_digest(one: OciDescriptor, title: str) -> None:
     if not _DIGEST.fullmatch(one.digest) or one.size < 0:
         raise ArtifactRefused(
-            f"{title} names a blob by {printable_name(one.digest)}, which is no digest of SHA-256 or SHA-512"
+            f"{title} names a blob by {printable_name(one.digest)}, which is neither a SHA-256 nor a "
+            "SHA-512 digest"
         )

@@ -56,7 +56,7 @@ class RegistryOrigin:
         if known is not None:
             return CommitId(known[1])
         if not _TAG.fullmatch(ref):
-            raise InvalidValue(f"ref {str(ref)!r} is neither a tag of a registry nor sha256: and a digest")
+            raise InvalidValue(f"ref {str(ref)!r} is neither a tag nor a digest (sha256:…)")
         async with await self._calls(f"artifact {self._place}:{ref}") as calls:
             said = (await calls.head(f"manifests/{ref}", ACCEPTED_MEDIA_TYPES)).get(
                 "docker-content-digest", ""
@@ -94,7 +94,7 @@ class RegistryOrigin:
     async def _manifest(self, calls: RegistryClient, digest: str, title: str) -> OciManifest:
         content = await calls.get(f"manifests/sha256:{digest}", ACCEPTED_MEDIA_TYPES, self._limits.manifest)
         if hashlib.sha256(content).hexdigest() != digest:
-            raise ArtifactDamaged(f"the manifest of {title} is not what its digest says")
+            raise ArtifactDamaged(f"the manifest of {title} does not match its digest")
         return parse_manifest(content, title)
 
     async def _calls(self, title: str) -> RegistryClient:

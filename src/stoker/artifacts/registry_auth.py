@@ -54,10 +54,10 @@ async def authorization_header(
     if challenge.scheme == "basic" and credentials.password is not None:
         return _basic_header(credentials)
     if challenge.scheme != "bearer":
-        raise ArtifactAuthFailed(f"{title} does not let us in without a login")
+        raise ArtifactAuthFailed(f"{title} denied anonymous access; a login is needed")
     if not challenge.realm:
         if credentials.password is None or not credentials.is_token:
-            raise ArtifactAuthFailed(f"{title} asks for a token and does not say who gives it")
+            raise ArtifactAuthFailed(f"{title} requires a token but names no token server")
         return f"Bearer {credentials.password.reveal()}"
     return f"Bearer {await _fetch_token(challenge, credentials, repository, title)}"
 
@@ -83,20 +83,16 @@ async def _fetch_token(
         refused = isinstance(error, EgressRefused)
         raise ArtifactUnreachable(why, reason=error.reason if refused else None) from None
     if answer.status in (400, 401, 403, 404):
-        raise ArtifactAuthFailed(f"{request.host} gives out no token for {title} with this login")
+        raise ArtifactAuthFailed(f"{request.host} refused a token for {title} with this login")
     if not answer.ok:
-        raise ArtifactUnreachable(
-            f"{request.host} answers {answer.status} to the question for a token of {title}"
-        )
+        raise ArtifactUnreachable(f"{request.host} answers {answer.status} to the token request for {title}")
     try:
         given = msgspec.json.decode(answer.body, type=_RegistryToken)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise ArtifactUnreachable(
-            f"{request.host} answers with something else than a token for {title}"
-        ) from None
+        raise ArtifactUnreachable(f"{request.host} did not answer with a token for {title}") from None
     token = given.token or given.access_token
     if not token or not token.isascii() or not token.isprintable():
-        raise ArtifactUnreachable(f"{request.host} gives out an empty or unusable token for {title}")
+        raise ArtifactUnreachable(f"{request.host} returned an empty or unusable token for {title}")
     return token
 
 
@@ -109,13 +105,13 @@ def check_realm(url: str, *, plain: bool, title: str) -> None:
     try:
         parts = urlsplit(url)
     except ValueError:  # such as an unclosed IPv6 bracket
-        raise ArtifactUnreachable(f"{title} sends us on to something that is no address") from None
+        raise ArtifactUnreachable(f"{title} redirects to an invalid address") from None
     if parts.scheme != "https" and not (plain and parts.scheme == "http"):
-        raise ArtifactUnreachable(f"{title} sends us on to an address without TLS, which is not followed")
+        raise ArtifactUnreachable(f"{title} redirects to an address without TLS, which is not followed")
     try:
         RepoUrl(f"{parts.scheme}://{parts.netloc}/")
     except InvalidValue:
-        raise ArtifactUnreachable(f"{title} sends us on to an address that is not followed") from None
+        raise ArtifactUnreachable(f"{title} redirects to an address that is not followed") from None
 
 
 def _basic_header(credentials: ArtifactCredentials) -> str:

@@ -113,7 +113,7 @@ class RegistryClient:
                     hashed.update(chunk)
                     file.write(chunk)  # goes to the page cache: faster than a thread
         if left or hashed.hexdigest() != wanted:
-            raise ArtifactDamaged(f"blob {digest} of {self._title} is not what its digest says")
+            raise ArtifactDamaged(f"blob {digest} of {self._title} does not match its digest")
 
     @asynccontextmanager
     async def _answer(self, method: str, path: str, headers: dict[str, str]) -> AsyncIterator[ClientResponse]:
@@ -171,7 +171,7 @@ class RegistryClient:
             response.close()
             url = urljoin(url, target)
             check_realm(url, plain=self._plain, title=self._title)
-        raise ArtifactUnreachable(f"{self._title} sends us on more than {MAX_HOPS} times")
+        raise ArtifactUnreachable(f"{self._title} redirects more than {MAX_HOPS} times")
 
     def _demand_small(self, size: int, max_bytes: int) -> None:
         if size > max_bytes:
@@ -182,21 +182,21 @@ class RegistryClient:
         if status == 200:
             return
         if status in (401, 403):
-            raise ArtifactAuthFailed(f"{self._title} does not let us in")
+            raise ArtifactAuthFailed(f"{self._title} denied access; check the login")
         if status == 404:
             if path.startswith("blobs/"):
                 raise ArtifactDamaged(
-                    f"{path.removeprefix('blobs/')} is named by {self._title} and not there"
+                    f"{path.removeprefix('blobs/')} is named by {self._title} but does not exist"
                 )
             raise ArtifactNotFound(f"there is no {self._title}")
         after = response.headers.get("Retry-After", "")
         if status == 429:
             raise Retry(
-                f"{self._title} was asked for too often",
+                f"{self._title}: too many requests, the registry limits the rate",
                 after=min(float(after), MAX_WAIT) if after.isdecimal() else None,
                 reason=Reason.SOURCE_UNREACHABLE,
             )
-        raise ArtifactUnreachable(f"{self._title} is answered with status {status}")
+        raise ArtifactUnreachable(f"{self._title}: the registry answered with status {status}")
 
     def _refused(self, error: EgressRefused) -> ArtifactUnreachable:
         return ArtifactUnreachable(f"{self._title} cannot be reached: {error.message}", reason=error.reason)

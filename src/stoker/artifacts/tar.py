@@ -72,7 +72,7 @@ class _TarStream:
         try:
             content = self._source.read(size)
         except _UNPACK_ERRORS:
-            raise ArtifactRefused(f"{self._title} is no archive that can be unpacked") from None
+            raise ArtifactRefused(f"{self._title} cannot be unpacked as an archive") from None
         self._reading.unpacked(len(content) - size)
         return content
 
@@ -132,7 +132,7 @@ def _parse_header(header: bytes, title: str) -> tarfile.TarInfo:
     try:
         info = tarfile.TarInfo.frombuf(header, "utf-8", "surrogateescape")
     except (tarfile.HeaderError, ValueError, OverflowError):
-        raise ArtifactRefused(f"{title} is no tar archive, or a damaged one") from None
+        raise ArtifactRefused(f"{title} is not a tar archive, or is damaged") from None
     if info.size < 0:
         raise ArtifactRefused(f"{title} holds a file of a negative size")
     return info
@@ -153,7 +153,7 @@ def _parse_extended_header(info: tarfile.TarInfo, content: bytes, title: str) ->
     said = dict(_pax_records(content, title))
     if info.type == tarfile.XGLTYPE:  # git archive puts a comment there
         if said.keys() & _SKIPPED:
-            raise ArtifactRefused(f"{title} names all of its files alike in a global header")
+            raise ArtifactRefused(f"{title} gives all of its files the same name in a global header")
         return {}
     return {key: value for key, value in said.items() if key in _SKIPPED}
 
@@ -165,7 +165,7 @@ def _pax_records(content: bytes, title: str) -> Iterator[tuple[str, str]]:
         start = rest.tell()
         length, blank, _ = content[start : start + 20].partition(b" ")
         if not blank or not length.isdigit() or not len(length) + 2 <= int(length) <= len(content) - start:
-            raise ArtifactRefused(f"{title} has an extended header that cannot be read")
+            raise ArtifactRefused(f"{title} has an unreadable extended header")
         line = rest.read(int(length))[len(length) + 1 :].removesuffix(b"\n")
         key, _, value = line.decode("utf-8", "surrogateescape").partition("=")
         yield ("GNU.sparse" if key.startswith("GNU.sparse") else key), value

@@ -56,5 +56,5 @@ class ReconcileContext:
 def require_value(value: T | None) -> T:
     """Return a value that an earlier step has set; the order of the steps guarantees it."""
     if value is None:
-        raise AssertionError("a step was taken before the one that it builds on")
+        raise AssertionError("a step ran before a step that it depends on")
     return value

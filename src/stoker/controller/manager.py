@@ -322,7 +322,7 @@ class ControllerProcess:
             return None
         seconds = self._work.queue.snapshot().longest_running_seconds
         return (
-            f"a pass has been running for {seconds:.0f} s"
+            f"a reconciliation has been running for {seconds:.0f} s"
             if seconds > 2 * RECONCILE_TIMEOUT_SECONDS
             else None
         )

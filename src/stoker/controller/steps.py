@@ -202,7 +202,7 @@ class ReconcilerSteps:
         )
         found = dataclasses.replace(context, answer=answer)
         if answer is None:
-            message = f"ref {effective.ref} is being looked up"
+            message = f"ref {effective.ref} is being resolved"
             return _with_finding(
                 found, Wait(message, after=LOOKUP_RECHECK_SECONDS, reason=Reason.REF_RESOLVING)
             )

@@ -70,9 +70,9 @@ def test_secrets_that_are_not_right(resource_site: ResourceSite) -> None:
     resource_site.secret("git-credentials", password=SECRET, user="plant")
     check, _, message, _ = resource_site.complaint()
     assert check == "secrets"
-    assert message.endswith("has nothing under key 'token'; it has password, user")
+    assert message.endswith("has no key 'token'; it has password, user")
     resource_site.replace_secret("git-credentials", token="")
-    assert resource_site.complaint()[2].endswith("has nothing under key 'token'; it has token")
+    assert resource_site.complaint()[2].endswith("has no key 'token'; it has token")
 
 
 def test_a_key_of_the_gateway_that_no_gateway_takes(resource_site: ResourceSite) -> None:

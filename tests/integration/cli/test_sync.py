@@ -282,7 +282,7 @@ def test_a_plan_names_one_digest_once_and_an_empty_one_none(site: Site) -> None:
     mirrored = planned("--orphans=mirror")
     digests = re.findall(r"[0-9a-f]{64}", mirrored)
     assert len(digests) == 1
-    assert "mirror projects/P: what others put there is deleted" in mirrored
+    assert "mirror projects/P: files that Stoker did not write are deleted" in mirrored
     assert site.run("--orphans=mirror", f"--approve-plan={digests[0]}").paths("deleted") == [
         "projects/P/theirs"
     ], "the one digest is the one that counts for kept files"

@@ -161,7 +161,7 @@ def test_files_only_writes_beside_a_gateway_that_cannot_be_asked_and_the_scan_fo
     code, output, _ = run_sync(gateway, git_http, tmp_path, "--files-only", key="stoker:wrong")
     *_, last = output.splitlines()
     assert code == ExitCode.DONE
-    assert last.endswith(f"{3 * RESOURCES + 1} added; gateway not asked to scan: --files-only")
+    assert last.endswith(f"{3 * RESOURCES + 1} added; no scan requested: --files-only")
     gateway.state = State.RUNNING
     assert sync(gateway, git_http, tmp_path)[0] == ExitCode.DONE
     eventually(lambda: "filler" in gateway.projects, message="the scan that was pending")

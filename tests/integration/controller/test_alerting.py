@@ -135,7 +135,7 @@ def test_a_target_that_cannot_be_reached_is_named_on_the_resource_and_nothing_wa
     site.start()
     site.until_metadata("line", commit=plant.tip())
     pod.report(status=SyncState.ERROR, reason="ConfigSyntaxError", error_message="no JSON")
-    site.until_event("AlertFailed", "slack (key 'slack' of Secret 'alerts') could not be told of SyncFailed")
+    site.until_event("AlertFailed", "alert SyncFailed to slack (key 'slack' of Secret 'alerts')")
     assert "not now" not in str(site.events()), "the body of an answer is nothing for those who read Events"
     newer = plant.commit({"README.md": "while one service keeps silent"})
     site.until_metadata("line", commit=newer)

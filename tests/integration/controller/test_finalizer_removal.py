@@ -187,6 +187,10 @@ def test_a_namespace_that_is_there_and_refuses_is_named_and_the_rest_remove_fina
         may_look_at(site, neighbour.namespace)
     code, result = remove_finalizers(site, namespaces=[neighbour.namespace])
     assert code not in (0, None), result
-    why = "is there and refuses" if sees else "refuses, and whether it is still there must not be seen"
+    why = (
+        "exists and denies access"
+        if sees
+        else "denies access, and it is unknown whether the namespace still exists"
+    )
     assert f"namespace {neighbour.namespace} {why}" in result
     assert (finalizers(site, "line"), finalizers(neighbour, "line")) == ([], [FINALIZER])

@@ -232,7 +232,7 @@ def test_a_missing_secret_is_named_and_its_fix_is_noticed_by_the_watch(
 
     site.secret("gateway", wrong="x")
     eventually(
-        lambda: "nothing under key 'apiKey'" in site.condition("Stoker", "keyless", "Ready")[2],
+        lambda: "no key 'apiKey'" in site.condition("Stoker", "keyless", "Ready")[2],
         PATIENCE,
         "the key is missed now",
         interval=0.1,

@@ -261,7 +261,7 @@ def test_the_resource_travels_whole_but_for_what_is_not_the_agents() -> None:
     ("text", "named"),
     [
         ('{"version":2,"resource":{}}', "version 2"),
-        ('{"version":1,"resource":{"kind":"Pod"}}', "kind 'Pod' is none of"),
+        ('{"version":1,"resource":{"kind":"Pod"}}', "kind 'Pod' is not one of"),
         ('{"version":1,"resource":{"kind":"Stoker","metadata":{},"spec":{"git":7}}}', "spec.git"),
         ("[]", "agentSpec"),
     ],

@@ -126,7 +126,7 @@ FLAGS: list[tuple[dict[str, str | None] | list[str], str]] = [
     (["--owner", "-1:0"], "UID:GID"),
     (["--umask", "rwx"], "octal"),
     (["--umask", "1777"], "octal"),
-    (["--umask", "600"], "their own owner"),
+    (["--umask", "600"], "the owner's own access"),
     (["--hooks-dir", "~/nowhere"], "nowhere is not a folder"),
     (["--token-file", "~/nowhere"], "nowhere"),
     (["--token-file", "~/data"], "data"),

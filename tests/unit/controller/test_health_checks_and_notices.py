@@ -164,4 +164,4 @@ async def test_a_requested_approval_is_notified_until_a_target_accepts_it(servic
         await eventually_async(lambda: clock.alarms or telling.done())
         await clock.advance(300.0)
     assert await telling is False
-    assert said[-1][2] == "approval.webhook was not told of the request: 127.0.0.1 answered 500"
+    assert said[-1][2] == "approval.webhook was not notified of the request: 127.0.0.1 answered 500"

@@ -211,8 +211,8 @@ class ChangeCapture:
             if new:
                 self.poked.set()
                 raise Retry(
-                    f"{new[0]} was changed on the gateway in this moment; nothing was written, and it is "
-                    "looked at again",
+                    f"{new[0]} was changed on the gateway while the sync ran; nothing was written, and the "
+                    "sync is retried",
                     reason=Reason.CHANGE_HELD,
                 )
             await self._update(lambda memory: memory.without(touched))

@@ -16,7 +16,7 @@ from stoker.engine.plan.ledger import Ledger
 from stoker.engine.plan.plan import RESOURCE_MANIFEST, DeleteFile, PlanAction, SetFileMode, SyncPlan
 
 UNRECORDED_CHANGE_MESSAGE = "it was changed on the gateway, and git does not have that change yet"
-UNDER_REVIEW_MESSAGE = "its change on the gateway is in a pull request that is open"
+UNDER_REVIEW_MESSAGE = "its change on the gateway is in an open pull request"
 _PROGRAM = "+x"
 
 

@@ -219,9 +219,9 @@ def _assign_chunks(
         name = next((name for name, free in left.items() if free >= len(chunk)), None)
         if name is None:
             raise OutboxFull(
-                "the maps for changes are full of those of other gateways"
+                "the ConfigMaps for changes are full with changes of other gateways"
                 if room
-                else "the controller has not made the maps for changes yet"
+                else "the controller has not created the ConfigMaps for changes yet"
             )
         where.setdefault(name, {})[key] = chunk
         left[name] -= len(chunk)

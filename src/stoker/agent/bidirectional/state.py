@@ -75,7 +75,7 @@ class CaptureState:
             return self
         none = answer.result is ChangeSetResult.REFUSED
         out = {path: blob for path, blob in self.sent.files.items() if none or path in answer.refused}
-        why = answer.message or "the controller does not take it"
+        why = answer.message or "the controller does not accept it"
         taken = {path: blob for path, blob in self.sent.files.items() if path not in out}
         return replace(
             self,

@@ -86,8 +86,8 @@ class CaptureStatus:
     ) -> tuple[Reason, str]:
         if self.too_many:
             sentence = (
-                f"{self._open} files were changed on the gateway, and guardrails.maxFilesPerPR lets "
-                f"{self._most} go back at once; none of them was sent"
+                f"{self._open} files were changed on the gateway, and guardrails.maxFilesPerPR allows "
+                f"{self._most} at once; none of them was sent"
             )
             return Reason.CHANGE_REFUSED, sentence
         if self.unapproved:
@@ -98,9 +98,12 @@ class CaptureStatus:
         if self.trouble is not None:
             return Reason.CHANGE_PENDING, self.trouble.message
         if pending or sent:
-            on_its_way = f", the set {sent} is on its way" if sent else ""
+            on_its_way = f", change set {sent} was sent and is not answered yet" if sent else ""
             return (
                 Reason.CHANGE_PENDING,
                 f"{len(pending)} changed files are not recorded in git yet{on_its_way}",
             )
-        return Reason.CHANGE_HELD, f"{self.held} places wait for {len(holds)} files in an open pull request"
+        return (
+            Reason.CHANGE_HELD,
+            f"{self.held} paths are held for {len(holds)} files in an open pull request",
+        )

@@ -64,7 +64,7 @@ class ValidationHook:
             answer = await send_request(request)
         except ServiceUnreachable as error:
             raise Retry(
-                f"the validation webhook did not agree: {error.message}", reason=Reason.VALIDATION_REJECTED
+                f"the validation webhook did not approve: {error.message}", reason=Reason.VALIDATION_REJECTED
             ) from None
         check_answer(answer, request.host)
 
@@ -96,14 +96,14 @@ def check_answer(answer: ServiceResponse, host: str) -> None:
     """Raise unless the webhook allows the change."""
     if answer.status >= 500 or answer.status in _RETRY_STATUSES:
         raise Retry(
-            f"the validation webhook did not agree: {host} answers {answer.status}; nothing was changed",
+            f"the validation webhook did not approve: {host} answers {answer.status}; nothing was changed",
             after=answer.wait,
             reason=Reason.VALIDATION_REJECTED,
         )
     said = _parse_answer(answer.body)
     if answer.ok and said is None:
         raise Stalled(
-            f"the validation webhook did not agree: {host} answers {answer.status}, and not with JSON",
+            f"the validation webhook did not approve: {host} answers {answer.status}, and not with JSON",
             reason=Reason.VALIDATION_REJECTED,
         )
     said = said or {}

@@ -87,7 +87,7 @@ class LogDedup:
         if changed or left != self._left or self.trouble:
             say = log.info if report.result in (SyncResult.DONE, SyncResult.WAITING) else log.warning
             if dry and report.waits is None:
-                log.info(f"DRY_RUN: Would have changed {report.files_changed} files")
+                log.info(f"dry run: would change {report.files_changed} files")
             say(
                 f"sync.{report.result}",
                 ref=report.ref,

@@ -111,7 +111,7 @@ class SyncLoop:
         """For the readiness probe: return why no sync has succeeded yet; None once the files are in place."""
         if self._story.commit:
             return None
-        return self._story.trouble or "no sync has been done yet"
+        return self._story.trouble or "no sync has finished yet"
 
     async def run(self) -> None:
         while not self._stopping.is_set():
@@ -188,7 +188,7 @@ class SyncLoop:
         if walk:  # drift has been restored, unless it waits or is held
             self._drift_found(report.drift_left)
         if report.result not in (SyncResult.DONE, SyncResult.HELD, SyncResult.WAITING):
-            raise _RepeatSync("something was left undone, which is tried again, ever more seldom")
+            raise _RepeatSync("sync incomplete; retrying with backoff")
         self._failures = 0
         return min(HOLD_CHECK_SECONDS, interval) if report.result is SyncResult.HELD else interval
 

@@ -22,21 +22,21 @@ class SyncMetrics:
         self._labels = {"namespace": namespace, "cr": cr, "gateway": gateway}
         self._passes = metrics.counter(
             "ignition_sync_syncs_total",
-            "Passes over a data folder, by how they ended.",
+            "Syncs of a data folder, by result.",
             (*_GATEWAY, "result"),
         )
         self._failures = metrics.counter(
-            "ignition_sync_sync_failures_total", "Passes that failed, by reason.", (*_GATEWAY, "reason")
+            "ignition_sync_sync_failures_total", "Failed syncs, by reason.", (*_GATEWAY, "reason")
         )
         self._pass_seconds = metrics.histogram(
-            "ignition_sync_pass_duration_seconds", "How long a pass took, whatever it found.", _GATEWAY
+            "ignition_sync_pass_duration_seconds", "Duration of a sync, with or without changes.", _GATEWAY
         )
         self._seconds = metrics.histogram(
-            "ignition_sync_sync_duration_seconds", "How long a pass took that changed files.", _GATEWAY
+            "ignition_sync_sync_duration_seconds", "Duration of a sync that changed files.", _GATEWAY
         )
         self._scans = metrics.histogram(
             "ignition_sync_scan_api_duration_seconds",
-            "How long the gateway took to answer a request for a scan.",
+            "Response time of the gateway to a scan request.",
             _GATEWAY,
         )
         self._files = metrics.counter(
@@ -44,12 +44,12 @@ class SyncMetrics:
         )
         self._last = metrics.gauge(
             "ignition_sync_last_sync_timestamp",
-            "Unix time of the last pass that left nothing undone.",
+            "Unix time of the last complete sync.",
             _GATEWAY,
         )
         self._drifted = metrics.gauge(
             "ignition_sync_drifted_files",
-            "Managed files that another process or user changed, at the last check.",
+            "Managed files that another process or user changed, as of the last check.",
             _GATEWAY,
         )
 

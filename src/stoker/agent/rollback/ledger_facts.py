@@ -51,11 +51,11 @@ def decode_facts(data: bytes, snapshot_id: str) -> SnapshotLedgerFacts:
         inflating = zlib.decompressobj()
         text = inflating.decompress(data, MAX_BYTES)
         if inflating.unconsumed_tail or not inflating.eof:
-            raise ValueError("it is larger than anything that we write")
+            raise ValueError("it is larger than any file that Stoker writes")
         return _check_facts(json.loads(text))
     except (ValueError, KeyError, TypeError, RecursionError, zlib.error) as error:
         raise Stalled(
-            f"snapshot {snapshot_id} does not say what its files were at: {error}",
+            f"snapshot {snapshot_id} has unreadable ledger data: {error}",
             reason=Reason.SNAPSHOT_CORRUPT,
         ) from None
 
@@ -63,9 +63,9 @@ def decode_facts(data: bytes, snapshot_id: str) -> SnapshotLedgerFacts:
 def _check_facts(said: dict[str, object]) -> SnapshotLedgerFacts:
     told, foreign, owner = said["facts"], _string_list(said["foreign"]), said.get("owner", "")
     if not isinstance(owner, str):
-        raise ValueError("its owner is no text")
+        raise ValueError("its owner is not text")
     if not isinstance(told, dict) or not told.keys() <= _KINDS.keys():
-        raise ValueError("a fact is unknown")
+        raise ValueError("it has an unknown field")
     for name, value in told.items():
         if _KINDS[name] is frozenset:
             _string_list(value)
@@ -73,11 +73,11 @@ def _check_facts(said: dict[str, object]) -> SnapshotLedgerFacts:
             raise ValueError(f"{name} is not of type {_KINDS[name].__name__}")
     for paths in (foreign, *(_string_list(told.get(name, [])) for name in _PATHS)):
         if "" in paths or not RelPath.all_of(paths):
-            raise ValueError("a path leads out of its place")
+            raise ValueError("a path leads outside the data folder")
     return SnapshotLedgerFacts(with_facts(LedgerFacts(), told), frozenset(foreign), owner)
 
 
 def _string_list(value: object) -> list[str]:
     if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
-        raise ValueError("a list holds something else than texts")
+        raise ValueError("a list holds values that are not text")
     return value

@@ -105,7 +105,7 @@ async def restore_snapshot(
     _refuse_protected_paths(manifest)
     if said.owner and said.owner != owner:
         raise Stalled(
-            f"snapshot {snapshot_id} is one of {said.owner}, and not of this gateway",
+            f"snapshot {snapshot_id} belongs to {said.owner}, not to this gateway",
             reason=Reason.ROLLBACK_FAILED,
         )
     if whole:
@@ -148,7 +148,7 @@ async def restore_snapshot(
     if applied.errors:
         first = applied.errors[0]
         raise Retry(
-            f"{first.path} of snapshot {snapshot_id} could not be put back: {first.why}",
+            f"{first.path} of snapshot {snapshot_id} could not be restored: {first.why}",
             reason=Reason.ROLLBACK_FAILED,
         )
     return RestoreResult(snapshot_id, manifest.origin, change, applied, notes)
@@ -181,7 +181,7 @@ def _plan_restore(
     if plan.conflicts:
         first = plan.conflicts[0]
         raise Stalled(
-            f"{first.path} {first.why}; nothing of snapshot {manifest.id} was put back",
+            f"{first.path} {first.why}; nothing of snapshot {manifest.id} was restored",
             reason=Reason.ROLLBACK_FAILED,
         )
     foreign = said.foreign.intersection(wanted)
@@ -247,7 +247,7 @@ def _refuse_protected_paths(manifest: SnapshotManifest) -> None:
     found = PROTECTED_PATHS.matching(PathBatch(manifest.files))
     if found:
         raise corrupt_snapshot(
-            f"snapshot {manifest.id} holds {min(found)}, a place that the gateway keeps for itself"
+            f"snapshot {manifest.id} holds {min(found)}, a path that is reserved for the gateway"
         )
 
 
@@ -273,7 +273,7 @@ async def _without_gateway_changes(
 
 def _held_error(held: HeldPath) -> Wait:
     return Wait(
-        f"{held.place}: {held.why}; nothing is put back before it is free",
+        f"{held.place}: {held.why}; nothing is restored while it is held",
         after=_HOLD_CHECK_SECONDS,
         reason=held.reason,
     )

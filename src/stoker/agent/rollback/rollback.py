@@ -116,8 +116,8 @@ class FolderRollback:
         pin = self._notes.pin
         if pin is not None and pin.by == HAND and not wish.goes_back:
             raise Stalled(
-                f"the folder stays at {pin.snapshot or pin.commit[:8]}, to which it was rolled back; "
-                "stoker rollback --release makes it follow the ref again",
+                f"the folder stays at {pin.snapshot or pin.commit[:8]}, to which it was rolled back; to "
+                "follow the ref again run stoker rollback --release",
                 reason=Reason.ROLLED_BACK,
             )
         if pin is not None and pin.by != HAND:
@@ -226,9 +226,9 @@ class FolderRollback:
         pin, quarantine = self._notes.pin, self._notes.quarantine
         self._notes.release()
         self._notes.lift()
-        told = [] if pin is None else [f"stays no longer at {pin.snapshot or pin.commit[:8]}"]
+        told = [] if pin is None else [f"ended the rollback to {pin.snapshot or pin.commit[:8]}"]
         if quarantine is not None:
-            told.append(f"commit {quarantine.commit[:8]} may be tried again")
+            told.append(f"commit {quarantine.commit[:8]} may be synced again")
         return tuple(told)
 
     def stores(self) -> tuple[SnapshotRepository, ...]:
@@ -268,7 +268,7 @@ class FolderRollback:
             done = await self._restored(job, quarantine.snapshot, whole=False)
         except Stalled as error:
             raise Stalled(
-                f"{quarantine.message}, and what was there before could not be put back: {error.message}",
+                f"{quarantine.message}, and the previous files could not be restored: {error.message}",
                 reason=Reason.ROLLBACK_FAILED,
             ) from error
         reach_failpoint("rollback.restore.after")

@@ -67,8 +67,8 @@ class SnapshotLocation:
             return FolderStorage(mounted, f"{self.owner}/{own}" if self.owner else own)
         if policy.claim_name:
             raise Misconfigured(
-                f"claim {policy.claim_name!r} for snapshots is not mounted into this pod; restart it, so "
-                "that it is made anew",
+                f"claim {policy.claim_name!r} for snapshots is not mounted into this pod; delete the pod so "
+                "that it is recreated with the volume",
                 reason=Reason.SNAPSHOT_FAILED,
             )
         return FolderStorage(self.data_dir, f"{STATE}/{SNAPSHOTS}/{own}")

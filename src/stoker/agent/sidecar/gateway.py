@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 HOST = "127.0.0.1"
 FILES_ONLY_NOTE = (
-    "spec.gateway is missing or has filesOnly: files are written without asking the gateway, "
-    "and nothing is scanned"
+    "spec.gateway is missing or has filesOnly: files are written without contacting the gateway, and no scan "
+    "is requested"
 )
 
 

@@ -208,7 +208,7 @@ class SyncAssigner:
         if seen.value is None:
             self._board.addressed(self._address(pod, {}), may_create=False)
             raise Wait(
-                f"metadata map {name} is not there; what is on disk stays as it is",
+                f"metadata ConfigMap {name} does not exist; the files on disk are not changed",
                 after=MAP_POLL_SECONDS,
                 reason=Reason.METADATA_NOT_FOUND,
             )
@@ -350,6 +350,19 @@ class SyncAssigner:
         self._board.failed(error, gateway.outcome if gateway is not None else None)
         self._audit.failed(error, POLLING, commit=self._board.report.commit, ref=self._board.report.ref)
         self._startup.failed(f"{error.reason}: {error.message}")
+
+
+class _NoSync:
+    """A placeholder for a paused loop, which never calls it."""
+
+    async def sync(self, *, walk: bool) -> SyncReport:
+        raise Wait("nothing to do", after=IDLE)
+
+    async def verify(self) -> FolderDrift:
+        return FolderDrift()
+
+
+_NOTHING = _NoSync()
 
 
 def _next_sync_delay(period: float, attendant: GatewayHook | None) -> float:

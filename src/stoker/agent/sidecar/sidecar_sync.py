@@ -118,6 +118,13 @@ class SidecarSync:
         """Stay at the snapshot that a person restored."""
         rollback, asked = self.folder.rollback, self.direction.rollback
         if rollback is None or asked is None:  # every pinned gateway has a rollback
+            raise StokerError("this agent cannot restore snapshots")
+        self._before()
+        try:
+            if self.direction.gate is Reason.DRY_RUN:
+                raise Stalled(
+                    f"this is a dry run, so snapshot {asked.to_snapshot} is not restored",
+ a rollback
             raise StokerError("no snapshot can be restored here")
         self._before()
         try:

@@ -36,7 +36,7 @@ class StartupGate:
         self._manifest = places.data / MANIFEST
         self._clock = clock
         self._began = clock.monotonic()
-        self._trouble = "no sync has been done yet"
+        self._trouble = "no sync has finished yet"
         self.budget = INITIAL_SYNC_SECONDS
         """The startup budget in seconds; set from the resource as soon as it is known."""
         self.done = asyncio.Event()
@@ -63,7 +63,9 @@ class StartupGate:
     def stays(self) -> None:
         """Open the gate after a rollback: the files on disk are those the gateway last ran with."""
         if self.initial:
-            self._finish("a commit is kept out; the gateway starts with what it had before")
+            self._finish(
+                "the commit was rolled back and is not retried; the gateway starts with its previous files"
+            )
 
     def failed(self, why: str) -> None:
         self._trouble = why
@@ -71,7 +73,7 @@ class StartupGate:
     def why_not(self) -> str | None:
         """For the startup and readiness probes: return why the gateway may not start; None once it may."""
         if self.initial and self._clock.monotonic() - self._began >= self.budget and self.synced_before:
-            self._finish("out of time; the gateway starts with what an earlier sync left")
+            self._finish("startup timeout reached; the gateway starts with the files of an earlier sync")
         return self._trouble if self.initial else None
 
     async def over(self) -> None:

@@ -279,7 +279,10 @@ async def verify_folder(
         ledger = book.ledger
         if ledger is None:
             raise Stalled(
-                f"data folder {data_dir} has no ledger: nothing was ever synced there, or it was taken away",
+                (
+                    f"data folder {data_dir} has no ledger (.sync-state): it was never synced, or the ledger "
+                    "was deleted"
+                ),
                 reason=Reason.NEVER_SYNCED,
             )
         digits = len(ledger.commit) or 40

@@ -49,7 +49,7 @@ def open_keeper(
     if access is None:
         if job.source.auth.kind is not GitAuthKind.NONE:
             raise Misconfigured(
-                f"the source asks for {job.source.auth.kind} authentication and no credentials were given"
+                f"the source needs {job.source.auth.kind} authentication, but no credentials were given"
             )
         access = fixed_access(RepoAccess())
     runner = GitRunner(job.cache_dir)

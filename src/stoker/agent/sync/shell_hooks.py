@@ -92,7 +92,7 @@ class ShellHooks:
         if process.returncode == 0:
             return None
         words = (
-            printable_name(said[-MAX_OUTPUT_LENGTH:].decode(errors="replace").strip()) or "it said nothing"
+            printable_name(said[-MAX_OUTPUT_LENGTH:].decode(errors="replace").strip()) or "it printed nothing"
         )
         return f"ended with {process.returncode}: {words}"
 
@@ -128,7 +128,7 @@ def _hook_file_problem(found: os.stat_result) -> str | None:
     if not stat.S_ISREG(found.st_mode):
         return "is not a file"
     if found.st_uid not in (0, os.geteuid()):
-        return f"belongs to user {found.st_uid}, who is neither root nor us"
+        return f"belongs to user {found.st_uid}, which is neither root nor this process's user"
     if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         return "can be written by others"
     if not found.st_mode & stat.S_IXUSR:

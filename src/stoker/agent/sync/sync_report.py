@@ -151,19 +151,26 @@ class SyncReport:
             yield from (f"{word} {path}" for path in paths)
         for word, notes in (("skipped", self.plan.skipped), ("conflict", self.plan.conflicts)):
             yield from _truncate_lines([f"{word} {note.path}: {note.why}" for note in notes])
-        kept = "not written by us" if self.applied is not None else "not written by us; approval deletes it"
+        kept = (
+            "not written by Stoker"
+            if self.applied is not None
+            else "not written by Stoker; approval deletes it"
+        )
         yield from _truncate_lines([f"kept {path}: {kept}" for path in self.plan.orphans_kept])
-        yield from _truncate_lines([f"kept {path}: not written by us" for path in self.plan.not_ours])
+        yield from _truncate_lines([f"kept {path}: not written by Stoker" for path in self.plan.not_ours])
         yield from (f"held {one.place}: {one.why}" for one in self.plan.held)
         yield from (f"error {note.path}: {note.why}" for note in self.errors)
         yield from (f"not verified {note.path}: {note.why}" for note in self.unverified)
         if self.applied is None:
             for folder in sorted(self.plan.facts.mirrored):
-                yield f"mirror {folder}: what others put there is deleted"
+                yield f"mirror {folder}: files that Stoker did not write are deleted"
         elif self.plan.orphans_kept:
             # The next plan lacks the actions applied now, so its digest covers only the kept files.
             left = SyncPlan(orphans_kept=self.plan.orphans_kept)
-            yield f"to delete the {len(left.orphans_kept)} kept files of others, approve plan {left.digest}"
+            yield (
+                f"to delete the {len(left.orphans_kept)} kept files that Stoker did not write, approve plan "
+                f"{left.digest}"
+            )
         yield self.summary(where, files_only)
 
     def summary(self, where: str = "", files_only: str = "") -> str:
@@ -180,7 +187,7 @@ class SyncReport:
             "in conflict": len(self.plan.conflicts),
             "held": len(self.plan.held),
             "failed": len(self.errors),
-            "not ours and kept": len(self.plan.orphans_kept) + len(self.plan.not_ours),
+            "kept, not written by Stoker": len(self.plan.orphans_kept) + len(self.plan.not_ours),
         }
         told = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
         line = f"{where or f'{self.ref} is at {self.commit.short}'}: {told or 'nothing to do'}"
@@ -191,7 +198,7 @@ class SyncReport:
             is_named = self.stalled is not None and digest in self.stalled.message
             return f"{line} (not applied)" if is_named else f"{line} (not applied; plan {digest})"
         if files_only and self.files_changed:
-            return f"{line}; gateway not asked to scan: {files_only}"
+            return f"{line}; no scan requested: {files_only}"
         if not self.unverified:
             return line
         first, more = self.unverified[0], len(self.unverified) - 1
@@ -235,4 +242,4 @@ def _notes_as_json(notes: Iterable[PathNote]) -> list[dict[str, str]]:
 
 def _truncate_lines(lines: list[str]) -> list[str]:
     more = len(lines) - _MAX_LISTED
-    return lines if more <= 0 else [*lines[:_MAX_LISTED], f"… and {more} more of these"]
+    return lines if more <= 0 else [*lines[:_MAX_LISTED], f"… and {more} more"]

@@ -200,7 +200,9 @@ class Alerter:
         )
         if (slot.resource, slot.target) not in self._failing:
             self._failing.add((slot.resource, slot.target))
-            message = f"{target_title(target)} could not be told of {slot.incident.reason}: {error.message}"
+            message = (
+                f"could not send alert {slot.incident.reason} to {target_title(target)}: {error.message}"
+            )
             self._events.warning(letter.alarm.about, Reason.ALERT_FAILED, message)
 
 

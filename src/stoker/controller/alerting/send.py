@@ -84,7 +84,7 @@ def _address(secret: Secret) -> str:
     except ValueError:
         usable = False
     if not usable or parts.username is not None or not text.isprintable() or len(text) > MAX_URL_LENGTH:
-        raise Stalled("the secret is no http or https address", reason=Reason.INVALID_VALUE)
+        raise Stalled("the value in the Secret is not an http or https address", reason=Reason.INVALID_VALUE)
     return text
 
 

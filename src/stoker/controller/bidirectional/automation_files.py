@@ -52,10 +52,16 @@ def closed_path_reason(path: str) -> str:
     parts = path.casefold().split("/")
     hidden = next((part for part in parts if part.startswith(".")), "")
     if hidden:
-        return f"is below the hidden name {hidden}, where git, forges and CI services keep what they run"
+        return (
+            f"is below the hidden name {hidden}, where git, forges and CI services keep files that they "
+            "execute"
+        )
     if len(parts) == 1:
-        return "is in the top folder of the repository, where CI services look for what they run"
+        return "is in the top folder of the repository, where CI services look for files that they execute"
     automated = next((part for part in parts if part in _NAMES or _FAMILIES.fullmatch(part)), "")
     if automated or parts[0] == _HOOKS:
-        return f"is named {automated or _HOOKS}, which git, a forge or a CI service runs or obeys"
+        return (
+            f"is named {automated or _HOOKS}, which git, a forge or a CI service executes or reads as "
+            "configuration"
+        )
     return ""

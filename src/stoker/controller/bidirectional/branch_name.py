@@ -40,7 +40,7 @@ def branch_for(intent: GatewayIntent, policy: BidirectionalPolicy, followed: Git
         name = f"{name}/{_branch_part(intent.gateway)}"
     branch = str(GitRef(name)).removeprefix(_HEADS)
     if branch.startswith("refs/") or branch == "HEAD":
-        raise InvalidValue(f"bidirectional.targetBranch gives {branch!r}, which is no branch")
+        raise InvalidValue(f"bidirectional.targetBranch gives {branch!r}, which is not a valid branch name")
     if branch == short:
         raise InvalidValue(
             f"bidirectional.targetBranch gives {branch!r}, which is the ref that is followed; "

@@ -74,10 +74,10 @@ class GuardrailRules:
         if self._excluded.matches(one.path) or self._excluded.matches(one.repo_path):
             return "is excluded by the guardrails"
         if self._protection.covers(one.path):
-            return "is excluded, or a place that the gateway keeps for itself"
+            return "is excluded, or reserved for the gateway"
         if one.action is ChangeAction.WRITTEN and len(one.content) > self._most_bytes:
             return f"has {len(one.content)} bytes; {self._most_bytes} are allowed"
         if one.repo_path not in self.origins(one.path):
-            return f"does not come from {one.repo_path} by any mapping of this gateway"
+            return f"does not come from {one.repo_path} through any mapping of this gateway"
         closed = closed_path_reason(one.repo_path)
         return f"{one.repo_path} {closed}" if closed else ""

@@ -52,7 +52,7 @@ def check_room(
     share = common // gateways if gateways > 1 else room
     if taken + wanted > (room if wanted <= share else common):
         raise Retry(
-            "more files wait for open pull requests than agents can be told of: merge or close some",
+            "too many files are held by open pull requests: merge or close some of them",
             reason=Reason.CHANGE_PENDING,
         )
 

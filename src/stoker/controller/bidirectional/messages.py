@@ -24,9 +24,9 @@ _SHARED = "Branch-Shared: yes"
 
 _ACTION_WORDS = {ChangeAction.WRITTEN: "changed", ChangeAction.DELETED: "deleted"}
 _STRATEGY_TEXTS = {
-    ConflictStrategy.GIT_WINS: "Until this is merged, syncs put git's version on the gateway.",
-    ConflictStrategy.GATEWAY_WINS: "As long as this is open, syncs leave these files on the gateway alone.",
-    ConflictStrategy.MANUAL: "As long as this is open, syncs leave these files on the gateway alone.",
+    ConflictStrategy.GIT_WINS: "Until this is merged, syncs write git's version to the gateway.",
+    ConflictStrategy.GATEWAY_WINS: "While this is open, syncs do not change these files on the gateway.",
+    ConflictStrategy.MANUAL: "While this is open, syncs do not change these files on the gateway.",
 }
 
 
@@ -83,30 +83,30 @@ def request_description(
     lines = [f"Files were changed on gateway {_as_code(origin.gateway)} ({whose}).", ""]
     if changes is not None and verdict is not None:
         lines += [
-            f"Set {_as_code(changes.id)}, made on top of commit {_as_code(changes.base_commit)}:",
+            f"Change set {_as_code(changes.id)}, based on commit {_as_code(changes.base_commit)}:",
             "",
             *_table(verdict),
             "",
         ]
-    lines += ["Each set is a commit of its own; its message lists its files.", ""]
+    lines += ["Each change set is one commit; its message lists its files.", ""]
     if conflicts:
         lines += [
             f"**{len(conflicts)} files are in conflict**: git and the gateway have both changed them.",
-            "Merging this as it is takes the gateway's version. Compare them first:",
+            "Merging this pull request keeps the gateway's version. Compare them first:",
             "",
             *(f"- {_as_code(path)}" for path in conflicts[:MAX_LISTED]),
             "",
         ]
     lines += [
-        f"Merged into {_as_code(followed)}, they come back as they are and nothing changes there.",
-        "Closed without merging, the next sync of these files takes git's version.",
+        f"Merged into {_as_code(followed)}, they match the gateway and nothing changes there.",
+        "If this is closed without merging, the next sync writes git's version of these files.",
         _STRATEGY_TEXTS[strategy],
     ]
     return "\n".join(lines).strip() + "\n"
 
 
 def _table(verdict: MergeDecision) -> list[str]:
-    lines = ["| file | place on the gateway | |", "|---|---|---|"]
+    lines = ["| file | path on the gateway | |", "|---|---|---|"]
     lines += [
         f"| {_as_code(one.repo_path)} | {_as_code(one.path)} | {_word(one, verdict)} |"
         for one in verdict.changed[:MAX_LISTED]

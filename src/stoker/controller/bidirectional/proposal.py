@@ -115,7 +115,7 @@ class ChangeSetProcessor:
         rules, branch = GuardrailRules(intent, ask.policy), branch_for(intent, ask.policy, ask.source.ref)
         judged = rules.judge(changes.files)
         if sum(len(note.path.encode()) for note in judged.refused) > MAX_REFUSED_BYTES:
-            message = f"{len(judged.refused)} files may not go to git, more than can be named"
+            message = f"{len(judged.refused)} files may not be proposed to git, more than can be listed"
             answered(refused_outcome(parcel.id, message, answers.get(sender.target), standing))
             return True
         last = answers.get(sender.target)
@@ -123,9 +123,7 @@ class ChangeSetProcessor:
         new = [it.path for it in judged.taken]
         to_hold = () if is_direct(ask.policy, ask.source.ref) else holds_after(ask.policy.conflicts, (), new)
         if to_hold and can_never_fit(answers, sender.target, to_hold, len(ask.senders)):
-            message = (
-                f"{len(new)} files at once are more than agents can be told to leave alone until a review"
-            )
+            message = f"{len(new)} files at once are more than can be held until a review"
             answered(refused_outcome(parcel.id, message, answers.get(sender.target), standing))
             return True
         if to_hold:
@@ -169,8 +167,8 @@ class ChangeSetProcessor:
         if tried == digest and process != self._process:
             log.error("changes.decoding_died", key=str(key), gateway=sender.name, id=parcel.id, digest=digest)
             raise InvalidValue(
-                f"change set {parcel.id} of gateway {sender.name} is not decoded again: the controller ended "
-                "while it decoded it. Its files stay on the gateway; saved once more they are sent anew"
+                f"change set {parcel.id} of gateway {sender.name} is skipped: the controller crashed while "
+                "decoding it. Its files stay on the gateway; save them again to send them again"
             )
         await self._reader.mark(key, parcel, f"{digest} {self._process}")
         try:
@@ -299,7 +297,10 @@ class ChangeSetProcessor:
         if not ask.policy.create_pr:
             return None, ""
         if not ground.followed:
-            return None, f"pushed only: ref {ask.source.ref} is no branch, so nothing can be merged into it"
+            return None, (
+                f"pushed without a pull request: ref {ask.source.ref} is not a branch, so nothing can be "
+                "merged into it"
+            )
         try:
             forge = await self._forges(key.object.namespace, ask.source, ask.policy)
         except Stalled as error:
@@ -343,5 +344,5 @@ def _decode_change_set(chunks: list[ChangeSetChunk], sender: ChangeSetSender) ->
     """Decode the chunks; raise `InvalidValue` if they are damaged or from another gateway."""
     changes = decode(chunks)
     if changes.gateway not in (sender.name, sender.target, sender.key):
-        raise InvalidValue(f"a change set under the key of {sender.key} is of another gateway")
+        raise InvalidValue(f"a change set under the key of {sender.key} belongs to another gateway")
     return changes

@@ -28,7 +28,8 @@ from stoker.git.commit.proposal_branch import (
 ContentsReader = Callable[[Collection[BlobId]], Awaitable[Mapping[BlobId, bytes]]]
 
 REBASE_CONFLICT_MESSAGE = (
-    "came to the ref after the branch began, which cannot be brought up to it: merge or close it first"
+    "was added to the ref after the branch was created, and the branch cannot be rebased: merge or close "
+    "its pull request first"
 )
 
 

@@ -79,7 +79,7 @@ def bidirectional_ready(
         return False, Reason.AGENT_STARTING, f"{message}; not yet {first_names(waiting)}"
     refused = [target for target, standing in sorted(standings.items()) if standing.refused]
     if refused:
-        message += f"; not everything was taken of {first_names(refused)}"
+        message += f"; some changes were refused on {first_names(refused)}"
     return True, Reason.WATCHERS_ACTIVE, message
 
 

@@ -1,8 +1,8 @@
 """Removes our finalizers before an uninstall, so that no resource is blocked after it.
 
 A finalizer without a controller to remove it would block the deletion of its resource, and of the namespace
-around it, forever. `stoker controller --remove-finalizers` runs as the chart's hook before any object of the release is
-deleted:
+around it, forever. `stoker controller --remove-finalizers` runs as the chart's hook before any object of the
+release is deleted:
 
     seize    take every shard's lease for as long as the uninstall may take, so that leaders stop
     wait     until their terms are over by their own clocks
@@ -122,10 +122,11 @@ class UninstallCleanup:
             return ""
         except Forbidden:
             return (
-                f"namespace {scope} refuses, and whether it is still there must not be seen: {error.message}"
+                f"namespace {scope} denies access, and it is unknown whether the namespace still exists: "
+                f"{error.message}"
             )
         if found.metadata.deletion_timestamp is None:
-            return f"namespace {scope} is there and refuses: {error.message}"
+            return f"namespace {scope} exists and denies access: {error.message}"
         # No right can be granted in it any more. A finalizer there blocks the namespace until a user removes
         # it.
         log.warning("namespace.ending", namespace=scope, error=error.message)
@@ -146,4 +147,4 @@ class UninstallCleanup:
                 return 0.0
             log.info("lease.seized", lease=str(lease), holder=found.holder)
             return float(found.spec.lease_duration_seconds or 0) if found.holder else 0.0
-        raise Retry(f"lease {lease} cannot be taken: it changed each time")
+        raise Retry(f"lease {lease} cannot be acquired: every write conflicted")

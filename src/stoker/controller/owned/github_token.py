@@ -64,7 +64,10 @@ class GitHubTokenWriter:
         if seen is not None and seen.annotations.get(DIGEST) == digest:
             return
         if seen is not None and DIGEST not in seen.annotations:
-            raise Stalled(f"Secret {where} exists and is not ours to write", reason=Reason.ALREADY_EXISTS)
+            raise Stalled(
+                f"Secret {where} exists and was not created by Stoker; it is not overwritten",
+                reason=Reason.ALREADY_EXISTS,
+            )
         body = self._body(key, kept, where.name, token, digest)
         if seen is None:
             request = self._client.create(SECRETS, body, namespace, into=msgspec.Raw)

@@ -116,7 +116,7 @@ class SharedVolumeClaims:
         if wanted and claim.spec.storage_class_name not in (None, wanted):
             raise Stalled(
                 f"PersistentVolumeClaim {where} is of class {claim.spec.storage_class_name!r} and cannot "
-                f"become {wanted!r}: delete it, so that it is made anew",
+                f"become {wanted!r}: delete it so that it is recreated",
                 reason=Reason.REJECTED,
             )
         patch: dict[str, Any] = {}

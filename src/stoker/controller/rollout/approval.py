@@ -92,7 +92,7 @@ def _check_approval(
     why = approval_rejection(situation, request, plans)
     given = situation.requests.approval
     if lapsed:
-        late = "the request has lapsed; ask for a sync to make it anew" if given and not why else why
+        late = "the request has expired; request a sync to create a new one" if given and not why else why
         said = msgspec.structs.replace(request, state="Expired", message=late or None)
         return ApprovalState(said, granted=False)
     if given is None or why:
@@ -119,7 +119,7 @@ def approval_rejection(situation: RolloutInputs, request: ApprovalRequest, plans
     if given.at <= rfc3339_or(request.requested_at, EPOCH):
         return f"{who} of {rfc3339(given.at)} is older than the request"
     if given.ref is not None and given.ref not in (situation.ref, str(situation.commit)):
-        return f"{who} is for ref {str(given.ref)[:80]}, and {situation.ref[:80]} waits"
+        return f"{who} is for ref {str(given.ref)[:80]}, but {situation.ref[:80]} is pending"
     if named and request.digest not in named and not set(plans.values()) <= set(named):
         return f"{who} is for another plan than {request.digest}"
     return ""
@@ -133,7 +133,7 @@ def future_approval_message(given: ApprovalGrant | None, before: Status, now: da
     """
     if given is None:
         return ""
-    said = f"the approval by {given.by[:80]!r} is in the future ({rfc3339(given.at)}) and never counts"
+    said = f"the approval by {given.by[:80]!r} is in the future ({rfc3339(given.at)}) and is ignored"
     if given.at > now + APPROVAL_CLOCK_TOLERANCE:
         return said
     condition = find_condition(before.conditions or (), ConditionType.PENDING_APPROVAL)

@@ -129,9 +129,9 @@ class ApprovalNotifier:
                     return True
                 trouble = f"{request.host} answered {answer.status}"
             if attempt == 1:
-                message = f"approval.webhook could not be told and is tried again: {trouble}"
+                message = f"approval.webhook could not be notified and is retried: {trouble}"
                 self._say(key, True, Reason.SERVICE_UNREACHABLE, message)
             await self._clock.sleep(PAUSES.delay(attempt))
-        message = f"approval.webhook was not told of the request: {trouble}"
+        message = f"approval.webhook was not notified of the request: {trouble}"
         self._say(key, True, Reason.SERVICE_UNREACHABLE, message)
         return False

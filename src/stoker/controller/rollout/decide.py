@@ -66,7 +66,7 @@ class _RolloutDecider:
         for gateway in plan_only_gateways(situation):
             self._targets[gateway.target] = GatewayTarget(self._commit, SyncMode.PLAN)
             if gateway.report is not None and gateway.report.pending_plan is not None:
-                why = "an approval, which a ref of its own cannot get"
+                why = "an approval, which is not possible for a gateway with its own ref"
                 self._held.append(HeldGateway(gateway.name, why, Reason.PENDING_APPROVAL))
         for one in self._members:
             if one.target not in self._waits:
@@ -204,8 +204,8 @@ class _RolloutDecider:
             and request.state == "Expired"
         ):
             return Stalled(
-                f"no user approved commit {self._commit.short} before {request.expires_at}; a new request "
-                "for a sync asks anew",
+                f"no user approved commit {self._commit.short} before {request.expires_at}; request a sync "
+                "to ask again",
                 reason=Reason.APPROVAL_EXPIRED,
             )
         return None

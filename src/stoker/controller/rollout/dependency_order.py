@@ -93,7 +93,7 @@ class RolloutOrder:
         if not found:
             return None
         return InvalidValue(
-            f"the order can never be kept: {' waits for '.join(found)}", reason=Reason.DEPENDENCY_CYCLE
+            f"the sync order has a cycle: {' waits for '.join(found)}", reason=Reason.DEPENDENCY_CYCLE
         )
 
     def _graph(self, stage_names: Sequence[str]) -> dict[str, list[str]]:

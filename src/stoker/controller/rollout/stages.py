@@ -189,7 +189,7 @@ def _soak_stage(
         said = before.message if before is not None and before.state == "Soaking" else None
         return msgspec.structs.replace(soaking, message=said)
     if left > 0:
-        said = f"its health check fails so far: {checked.trouble}"[:1024] if checked.trouble else None
+        said = f"its health check has not passed yet: {checked.trouble}"[:1024] if checked.trouble else None
         return msgspec.structs.replace(soaking, message=said)
     if checked.trouble:
         return msgspec.structs.replace(
@@ -224,5 +224,5 @@ def _failure_reason(member: RolloutMember) -> str:
     if report is None:
         return f"gateway {member.name}"
     if report.quarantine is not None and report.quarantine.commit == member.commit:
-        return f"gateway {member.name} has taken the commit back ({report.quarantine.reason})"
+        return f"gateway {member.name} rolled the commit back ({report.quarantine.reason})"
     return f"gateway {member.name}: {report.reason}: {report.error_message or 'it gives no reason'}"

@@ -83,13 +83,13 @@ def shard_readings(shard: Shard, resources: int, waits_for: int) -> Iterator[Met
     labels = {"controller": lease_name(shard.index)}
     yield MetricReading(
         "ignition_sync_shard_resources",
-        "Resources that this process works on as its shard's leader; 0 while it waits for the Lease.",
+        "Resources that this process reconciles as leader of its shard; 0 without the Lease.",
         resources,
         labels,
     )
     yield MetricReading(
         "ignition_sync_shard_waits",
-        "Shards of another count that this shard waits for before it works on what was theirs.",
+        "Shards of a different shard count that must stop before this shard takes over their resources.",
         waits_for,
         labels,
     )

@@ -92,8 +92,8 @@ def refuse_local_source(intent: ResourceIntent) -> None:
     """Refuse file:// sources: no repository is mounted into the controller's container."""
     if intent.source.url.scheme == "file":
         raise InvalidValue(
-            "spec.git.repo is a file:// address, which is for stoker sync on a machine; in a cluster name a "
-            "server, a registry or a bucket",
+            "spec.git.repo is a file:// address, which only stoker sync on a machine supports; in a cluster "
+            "use a git server, a registry or a bucket",
             reason=Reason.INVALID_SPEC,
         )
 

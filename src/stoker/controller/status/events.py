@@ -110,9 +110,9 @@ def _ref_request_events(before: SyncStatus, after: SyncStatus) -> Iterator[Statu
         return
     why = followed_ref_reason(new)
     if new is not None and why:
-        yield StatusEvent(NORMAL, Reason.REF_REQUESTED, f"ref {new.ref} is followed, {why}")
+        yield StatusEvent(NORMAL, Reason.REF_REQUESTED, f"following ref {new.ref}, {why}")
     elif followed_ref_reason(old):
-        yield StatusEvent(NORMAL, Reason.REF_REQUESTED, "spec.git.ref is followed again")
+        yield StatusEvent(NORMAL, Reason.REF_REQUESTED, "following spec.git.ref again")
 
 
 def _commit_events(context: ReconcileContext, before: SyncStatus, after: SyncStatus) -> Iterator[StatusEvent]:
@@ -120,7 +120,7 @@ def _commit_events(context: ReconcileContext, before: SyncStatus, after: SyncSta
     if new is None or old == new:
         return
     if old is None:
-        message = f"the repository was reached: ref {after.last_sync_ref} is at {new[:8]}"
+        message = f"the repository was read: ref {after.last_sync_ref} is at {new[:8]}"
         yield StatusEvent(NORMAL, Reason.REPO_CLONED, message)
         return
     by = f", found by {context.what.trigger}" if context.what is not None and context.what.trigger else ""
@@ -196,7 +196,7 @@ def _rollback_events(old: GatewayStatus | None, new: GatewayStatus) -> Iterator[
         return
     scan = now.reason == Reason.SCAN_FAILURE_AUTO_ROLLBACK
     reason = Reason.SCAN_FAILURE_AUTO_ROLLBACK if scan else Reason.AUTO_ROLLBACK
-    message = f"Gateway {new.name} took commit {now.commit[:8]} back: {now.message or now.reason or reason}"
+    message = f"Gateway {new.name} rolled commit {now.commit[:8]} back: {now.message or now.reason or reason}"
     yield StatusEvent(WARNING, reason, message, new.name)
 
 
@@ -206,7 +206,7 @@ def _drift_restored_events(old: GatewayStatus | None, new: GatewayStatus) -> Ite
     if done is None or old is None or old.drift_restored == done:
         return
     named = ", ".join((done.paths or ())[:_PATHS_NAMED])
-    message = f"Gateway {new.name} put back {done.files} files that were changed there: {named}"
+    message = f"Gateway {new.name} restored {done.files} files that were changed there: {named}"
     yield StatusEvent(WARNING, Reason.DRIFT_RESTORED, message, new.name)
 
 
@@ -218,7 +218,7 @@ def _skipped_content_events(old: GatewayStatus | None, new: GatewayStatus) -> It
         return
     total = max(new.skipped_total or 0, len(new.skipped))
     more = f"; and {total - len(new.skipped)} more" if total > len(new.skipped) else ""
-    message = f"Gateway {new.name} skipped {total} of what the repository or its mappings name: "
+    message = f"Gateway {new.name} skipped {total} entries of the repository or its mappings: "
     yield StatusEvent(WARNING, Reason.CONTENT_SKIPPED, f"{message}{'; '.join(new.skipped)}{more}", new.name)
 
 

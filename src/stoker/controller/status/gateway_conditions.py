@@ -67,7 +67,10 @@ def agents_verdict(fleet: GatewayFleet) -> ConditionVerdict:
     starting = [one.name for one in with_agent if one.pod.agent is AgentState.STARTING]
     if lost:
         return ConditionVerdict(
-            Type.AGENT_READY, False, Reason.AGENT_UNREACHABLE, f"no sign of life of {first_names(lost)}"
+            Type.AGENT_READY,
+            False,
+            Reason.AGENT_UNREACHABLE,
+            f"no current heartbeat from {first_names(lost)}",
         )
     if starting:
         return ConditionVerdict(
@@ -75,7 +78,7 @@ def agents_verdict(fleet: GatewayFleet) -> ConditionVerdict:
         )
     if not with_agent:
         return ConditionVerdict(
-            Type.AGENT_READY, True, Reason.NO_GATEWAYS, "no pod with an agent refers to this resource"
+            Type.AGENT_READY, True, Reason.NO_GATEWAYS, "no pod with an agent uses this resource"
         )
     return ConditionVerdict(
         Type.AGENT_READY, True, Reason.AGENT_HEALTHY, f"{len(with_agent)} agents are ready"
@@ -86,20 +89,19 @@ def injection_verdict(fleet: GatewayFleet, outdated: Sequence[str]) -> Condition
     """An outdated agent works, so it is reported without an error: a new image makes every agent outdated."""
     missing = [one.pod.name for one in fleet.without_agent]
     if missing:
-        message = f"no agent in pod {first_names(missing)}: delete it, so that it is made anew"
+        message = (
+            f"no agent in pod {first_names(missing)}: delete the pod so that it is recreated with an agent"
+        )
         return ConditionVerdict(Type.SIDECAR_INJECTED, False, Reason.SIDECAR_MISSING, message)
     if outdated:
         message = (
-            f"the agent of pod {first_names(outdated)} is not what would be injected now: restart it when "
-            f"it suits"
+            f"the agent of pod {first_names(outdated)} is outdated: restart the pod at a convenient time"
         )
         return ConditionVerdict(Type.SIDECAR_INJECTED, True, Reason.SIDECAR_OUTDATED, message)
     if not fleet.gateways:
-        return ConditionVerdict(
-            Type.SIDECAR_INJECTED, True, Reason.NO_GATEWAYS, "no pod refers to this resource"
-        )
+        return ConditionVerdict(Type.SIDECAR_INJECTED, True, Reason.NO_GATEWAYS, "no pod uses this resource")
     return ConditionVerdict(
-        Type.SIDECAR_INJECTED, True, Reason.SIDECAR_INJECTED, "every pod that asks for an agent has one"
+        Type.SIDECAR_INJECTED, True, Reason.SIDECAR_INJECTED, "every pod that requests an agent has one"
     )
 
 
@@ -123,9 +125,7 @@ def drift_verdict(fleet: GatewayFleet) -> ConditionVerdict:
         if one.report is not None and one.report.drift is not None and one.report.drift.files
     ]
     if not drifted:
-        return ConditionVerdict(
-            Type.DRIFT_DETECTED, False, Reason.NONE_FOUND, "no gateway reports foreign changes"
-        )
+        return ConditionVerdict(Type.DRIFT_DETECTED, False, Reason.NONE_FOUND, "no gateway reports drift")
     message = f"another process or user changed files of {first_names(drifted)}"
     return ConditionVerdict(Type.DRIFT_DETECTED, True, Reason.GATEWAY_FILES_MODIFIED, message)
 
@@ -140,7 +140,7 @@ def verification_verdict(fleet: GatewayFleet) -> ConditionVerdict:
     if not known:
         return ConditionVerdict(Type.VERIFIED, None)
     return ConditionVerdict(
-        Type.VERIFIED, True, Reason.VERIFIED, f"{len(known)} gateways confirmed what they loaded"
+        Type.VERIFIED, True, Reason.VERIFIED, f"{len(known)} gateways confirmed that they loaded the files"
     )
 
 
@@ -178,9 +178,9 @@ def _pending_approval_verdict(fleet: GatewayFleet, release: RolloutDecision | No
         message = f"{of}commit {request.commit[:8]} was approved by {request.approved_by}"
         return ConditionVerdict(Type.PENDING_APPROVAL, False, Reason.APPROVED, message)
     if not plans:
-        return ConditionVerdict(Type.PENDING_APPROVAL, False, Reason.NONE_FOUND, "no plan waits")
+        return ConditionVerdict(Type.PENDING_APPROVAL, False, Reason.NONE_FOUND, "no plan is pending")
     return ConditionVerdict(
-        Type.PENDING_APPROVAL, True, Reason.PLAN_PENDING, f"a plan waits on {first_names(plans)}"
+        Type.PENDING_APPROVAL, True, Reason.PLAN_PENDING, f"a plan is pending on {first_names(plans)}"
     )
 
 
@@ -199,8 +199,8 @@ def _approval_request_text(request: ApprovalRequest) -> str:
     )
     ignored = f"; {request.message}" if request.message else ""
     return (
-        f"{of}commit {request.commit[:8]} waits for approval until {request.expires_at}: "
-        f"plan {request.digest} ({counts}){ignored}"
+        f"{of}commit {request.commit[:8]} is waiting for approval until {request.expires_at}: plan "
+        f"{request.digest} ({counts}){ignored}"
     )
 
 
@@ -211,7 +211,7 @@ def dependencies_verdict(release: RolloutDecision) -> ConditionVerdict:
         return ConditionVerdict(Type.DEPENDENCIES_MET, False, Reason.DEPENDENCY_WAITING, told)
     if not release.ordered:
         return ConditionVerdict(Type.DEPENDENCIES_MET, None)
-    message = "no gateway waits for another one"
+    message = "no gateway is waiting for another one"
     return ConditionVerdict(Type.DEPENDENCIES_MET, True, Reason.DEPENDENCIES_SATISFIED, message)
 
 
@@ -232,7 +232,7 @@ def rolled_back_verdict(fleet: GatewayFleet, *, on: bool) -> ConditionVerdict:
         if one.report is not None and one.report.quarantine is not None
     ]
     if not quarantined:
-        message = "no gateway has taken a commit back"
+        message = "no gateway rolled a commit back"
         return ConditionVerdict(
             Type.AUTO_ROLLBACK_PERFORMED, False if on else None, Reason.NONE_FOUND, message
         )

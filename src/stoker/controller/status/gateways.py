@@ -74,7 +74,7 @@ def rollback_outcome(
     if request.to_snapshot:
         gateways = [one for one in gateways if belongs_to(one.target or one.name, request.to_snapshot)]
         if not gateways:
-            message = f"no gateway of this resource is called as snapshot {request.to_snapshot} says"
+            message = f"snapshot {request.to_snapshot} belongs to no gateway of this resource"
             return RollbackStatus(
                 request=_bounded_word(request.id) or "", result="Failed", message=_bounded_line(message)
             )

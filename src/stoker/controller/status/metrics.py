@@ -34,54 +34,54 @@ class ControllerMetrics:
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
         self._discovered = metrics.gauge(
-            "ignition_sync_gateways_discovered", "Gateways that refer to a resource.", _RESOURCE
+            "ignition_sync_gateways_discovered", "Gateways that use a resource.", _RESOURCE
         )
         self._synced = metrics.gauge("ignition_sync_gateways_synced", "Gateways that are synced.", _RESOURCE)
         self._last_sync = metrics.gauge(
             "ignition_sync_last_sync_timestamp", "Unix time of the last successful sync.", _RESOURCE
         )
         self._ready = metrics.gauge(
-            "ignition_sync_resource_ready", "1 while the resource is ready, else 0.", _RESOURCE
+            "ignition_sync_resource_ready", "1 while the resource is ready, otherwise 0.", _RESOURCE
         )
         self._files = metrics.counter(
-            "ignition_sync_files_changed_total", "Files that syncs have changed.", _RESOURCE
+            "ignition_sync_files_changed_total", "Files changed by syncs.", _RESOURCE
         )
         self._duration = metrics.histogram(
-            "ignition_sync_sync_duration_seconds", "How long a sync of a gateway took.", _GATEWAY
+            "ignition_sync_sync_duration_seconds", "Duration of a sync of a gateway.", _GATEWAY
         )
         self._queued = metrics.gauge(
-            "ignition_sync_queue_depth", "Gateways that wait for their turn because of a limit.", _RESOURCE
+            "ignition_sync_queue_depth", "Gateways queued by a rate limit.", _RESOURCE
         )
         self._syncing = metrics.gauge(
-            "ignition_sync_syncs_in_progress", "Gateways that are on their way to a commit.", _RESOURCE
+            "ignition_sync_syncs_in_progress", "Gateways that are syncing.", _RESOURCE
         )
         self._begun = metrics.counter(
-            "ignition_sync_syncs_released_total", "Gateways that a rate limit has released.", _RESOURCE
+            "ignition_sync_syncs_released_total", "Syncs that the rate limit has admitted.", _RESOURCE
         )
         self._fetch = metrics.histogram(
             "ignition_sync_git_fetch_duration_seconds",
-            "How long a repository took to say where a ref is.",
+            "Duration of resolving a ref.",
             _RESOURCE,
         )
 
         self._requests = metrics.counter(
             "ignition_sync_bidirectional_prs_created",
-            "Pull requests that were opened with changes of gateways.",
+            "Pull requests opened for gateway changes.",
             _RESOURCE,
         )
         self._alerts = metrics.counter(
             "ignition_sync_alerts_total",
-            "Alerts by target and by what became of them.",
+            "Alerts, by target and result.",
             (*_RESOURCE, "kind", "result"),
         )
         self._scans = metrics.histogram(
             "ignition_sync_scan_api_duration_seconds",
-            "How long a gateway took to answer a request for a scan.",
+            "Response time of gateways to a scan request.",
             _GATEWAY,
         )
         self._rollbacks = metrics.counter(
             "ignition_sync_rollback_triggered_total",
-            "Commits that a gateway took back by itself, by reason.",
+            "Automatic rollbacks of a commit on a gateway, by reason.",
             (*_GATEWAY, "reason"),
         )
         self._stand: dict[ResourceKey, tuple[MetricReading, ...]] = {}
@@ -167,7 +167,7 @@ def _readings(key: ResourceKey, status: SyncStatus) -> Iterator[MetricReading]:
     for name, one in _worst_by_name(status.discovered_gateways or ()).items():
         yield MetricReading(
             "ignition_sync_gateway_up_to_date",
-            "1 while a gateway has what it shall have, else 0 and the reason.",
+            "1 while a gateway is up to date, otherwise 0 with the reason.",
             _is_synced(one),
             {**labels, "gateway": name, "reason": _known_reason(one.reason)},
         )

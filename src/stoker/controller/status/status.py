@@ -180,7 +180,7 @@ def _ready_condition(
     context: ReconcileContext, error: StokerError | None, conditions: StatusConditions, at: ConditionStamp
 ) -> StatusConditions:
     if context.paused_by and (error is None or error.reason is Reason.REF_RESOLVING):
-        message = f"{context.paused_by}: the ref is not followed and nothing is synced"
+        message = f"{context.paused_by}: nothing is synced"
         return mark_settled(conditions, False, Reason.PAUSED, message, at=at)
     if error is not None:
         return mark_failed(conditions, error, at=at)

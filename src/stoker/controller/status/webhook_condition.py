@@ -33,9 +33,13 @@ def receiver_condition(
     if not wanted.enabled:
         return WebhookCondition(False, Reason.WEBHOOK_DISABLED, "spec.webhook.enabled is false")
     if port is None:
-        return WebhookCondition(False, Reason.LISTENER_OFF, "the receiver is turned off")
+        return WebhookCondition(
+            False, Reason.LISTENER_OFF, "the webhook receiver is disabled (--receiver-bind-address=0)"
+        )
     if wanted.port != port:
-        message = f"spec.webhook.port is {wanted.port}, and the receiver listens on port {port} for all"
+        message = (
+            f"spec.webhook.port is {wanted.port}, but the receiver listens on port {port} for all resources"
+        )
         return WebhookCondition(False, Reason.PORT_MISMATCH, message)
     named = [key for key in (wanted.hmac_key, wanted.bearer) if key is not None]
     absent = [key for key in named if key in missing]

@@ -196,7 +196,7 @@ def test_what_does_not_fit_goes_with_the_next_set_by_whole_folders() -> None:
     assert decode(map(ChangeSetChunk.parse, chunks)) == now
     one_folder = tuple(changed(f"f0/{n}", os.urandom(1_500_000)) for n in range(6))
     assert pack_changes(replace(whole, files=one_folder))[0].files == one_folder[:3]
-    with pytest.raises(ChangeTooLarge, match="more room") as unfit:
+    with pytest.raises(ChangeTooLarge, match="larger than a change set") as unfit:
         pack_changes(replace(whole, files=(changed("f0/a", os.urandom(7_500_000)),)))
     assert unfit.value.path == "f0/a"
 

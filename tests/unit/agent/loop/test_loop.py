@@ -427,7 +427,7 @@ async def test_cancelling_ends_the_pass_too() -> None:
 async def test_it_is_ready_when_a_first_pass_went_well() -> None:
     folder = Folder(error=Retry("the server is away", reason=Reason.SOURCE_UNREACHABLE))
     stage = Stage(folder)
-    assert stage.watcher.why_not_ready() == "no sync has been done yet"
+    assert stage.watcher.why_not_ready() == "no sync has finished yet"
     await pass_time(0.5)
     assert stage.watcher.why_not_ready() == "SourceUnreachable: the server is away"
     folder.error = None
@@ -635,7 +635,7 @@ def test_a_dry_run_and_a_wait_are_logged_once(lines: list[dict[str, object]]) ->
         await stage.end()
 
     watch(Planned())
-    assert events(lines) == ["DRY_RUN: Would have changed 1 files", "sync.done", "watch.stopped"]
+    assert events(lines) == ["dry run: would change 1 files", "sync.done", "watch.stopped"]
     lines.clear()
     watch(Folder(opens=1000.0))
     assert events(lines) == ["sync.waiting", "watch.stopped"]

@@ -72,7 +72,7 @@ def test_one_from_before_owners_were_named_has_none() -> None:
     ],
 )
 def test_what_we_did_not_write_is_refused_by_name(content: bytes) -> None:
-    with pytest.raises(Stalled, match="snapshot s1 does not say") as refused:
+    with pytest.raises(Stalled, match="snapshot s1 has unreadable ledger data") as refused:
         decode_facts(content, "s1")
     assert refused.value.reason is Reason.SNAPSHOT_CORRUPT
 
@@ -81,5 +81,5 @@ def test_what_would_fill_the_memory_is_refused(monkeypatch: pytest.MonkeyPatch) 
     content = packed(facts(foreign=[f"d/{number}" for number in range(1000)]))
     assert len(decode_facts(content, "s1").foreign) == 1000
     monkeypatch.setattr(ledger_facts, "MAX_BYTES", 5000)
-    with pytest.raises(Stalled, match="larger than anything"):
+    with pytest.raises(Stalled, match="larger than any file"):
         decode_facts(content, "s1")

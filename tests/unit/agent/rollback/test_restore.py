@@ -135,7 +135,7 @@ async def test_a_snapshot_that_holds_the_gateways_own_is_refused_with_nothing_ch
     snapshot = site.copy(folders=D)
     for path in ("db/config.idb", "d/ours"):
         site.write(path, b"now")
-    with pytest.raises(Stalled, match="keeps for itself") as refused:
+    with pytest.raises(Stalled, match="reserved for the gateway") as refused:
         await site.back(snapshot)
     assert refused.value.reason is Reason.SNAPSHOT_CORRUPT
     assert (site.texts["db/config.idb"], site.texts["d/ours"]) == ("now", "now")
@@ -153,7 +153,7 @@ async def test_a_snapshot_goes_back_to_its_own_gateway(site: Site, said: str, as
 async def test_a_snapshot_of_another_gateway_is_refused_with_nothing_changed(site: Site, asked: str) -> None:
     snapshot = site.copy(owner=OWNER)
     site.write("d/ours", b"now")
-    with pytest.raises(Stalled, match=f"one of {OWNER}, and not of this gateway") as refused:
+    with pytest.raises(Stalled, match=f"belongs to {OWNER}, not to this gateway") as refused:
         await site.back(snapshot, owner=asked)
     assert refused.value.reason is Reason.ROLLBACK_FAILED
     assert site.texts["d/ours"] == "now"

@@ -88,7 +88,7 @@ async def test_a_failing_script_keeps_everything_as_it_is(scripts: Scripts) -> N
 async def test_a_script_that_fails_afterwards_is_reported_and_undoes_nothing(scripts: Scripts) -> None:
     scripts.write("post-sync.sh", "exit 4")
     notes = await scripts.hooks.after(CHANGE, APPLIED)
-    assert [(note.path, note.why) for note in notes] == [("post-sync.sh", "ended with 4: it said nothing")]
+    assert [(note.path, note.why) for note in notes] == [("post-sync.sh", "ended with 4: it printed nothing")]
 
 
 @pytest.mark.parametrize("body", ["echo hello\n", "#!/no/such/shell\n", "#!/bin/sh\r\n"])

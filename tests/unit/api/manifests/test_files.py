@@ -83,7 +83,7 @@ def test_what_the_server_adds_to_metadata_is_no_mistake() -> None:
         (b"- a", "document 1: is not an object with apiVersion, kind, metadata and spec"),
         (b"{}", "document 1: apiVersion and kind must be given as text"),
         (b"{apiVersion: 1, kind: Stoker}", "document 1: apiVersion and kind must be given as text"),
-        (b"{apiVersion: apps/v1, kind: Deployment}", "kind 'Deployment' of 'apps/v1' is not a kind of Stoker"),
+        (b"{apiVersion: apps/v1, kind: Deployment}", "of 'apps/v1' is not a kind of Stoker"),
         (b"{apiVersion: stoker.io/v1alpha1, kind: Stoker}", "missing required field `metadata`"),
         (STOKER.replace(b"ref: main", b"ref: 7"), "spec.git.ref: expected `str`, got `int`"),
         (STOKER.replace(b"{a: b}", b"{a: 1}"), "metadata.labels"),

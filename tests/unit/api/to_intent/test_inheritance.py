@@ -266,9 +266,7 @@ def test_a_base_that_was_not_named_is_not_used() -> None:
 
 
 def test_a_misspelt_default_stops_the_start() -> None:
-    with pytest.raises(
-        InvalidValue, match=r"defaults: unknown field polling\.intervall, storag"
-    ) as refusal:
+    with pytest.raises(InvalidValue, match=r"defaults: unknown field polling\.intervall, storag") as refusal:
         installation_defaults({"polling": {"intervall": "1s"}, "storag": {}})
     assert refusal.value.reason is Reason.MISCONFIGURED
 

@@ -124,7 +124,7 @@ def test_a_github_app_is_taken_over() -> None:
                 "GITSYNC_GITHUB_APP_APPLICATION_ID": "Iv1.abc",
                 "GITSYNC_GITHUB_APP_INSTALLATION_ID": "34",
             },
-            "is no number: 'Iv1.abc'",
+            "is not a number: 'Iv1.abc'",
         ),
         ({"GITSYNC_REPO": "https://u:p4ss@git.example.net/a.git"}, "repository address"),
     ],

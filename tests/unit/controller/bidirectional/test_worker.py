@@ -446,7 +446,7 @@ async def test_a_set_that_ended_the_process_is_refused_by_the_next_leader_and_na
         await it.rounds()
         assert (it.published["press"].id, it.published["press"].result) == (name, ChangeSetResult.REFUSED)
         assert it.standings["press"].reason is Reason.CHANGE_REFUSED
-        assert f"change set {name} of gateway press is not decoded again" in it.standings["press"].message
+        assert f"change set {name} of gateway press is skipped" in it.standings["press"].message
         assert not any(it.maps.values()), "the next leader finds nothing of it"
         assert not it.repository.has_branch(BRANCH)
         later = it.send(it.edit(VIEW, "newer\n"))
@@ -914,7 +914,7 @@ async def test_a_branch_that_cannot_be_brought_up_stays_and_the_deletion_is_refu
         it.send(it.edit(LATE, None), it.edit(VIEW, "new\n"))
         await it.rounds()
         assert it.published["press"].refused == (LATE,)
-        assert "cannot be brought up" in it.standings["press"].message
+        assert "cannot be rebased" in it.standings["press"].message
         assert parents(it.repository) == [stands]
         assert it.repository.read(f"site/{VIEW}", BRANCH) == b"new\n"
 

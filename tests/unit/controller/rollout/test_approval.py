@@ -89,7 +89,7 @@ def test_everybody_plans_then_it_waits_then_it_is_applied_with_the_plan_that_was
         ("main", 1, ("PLANS",), ""),
         ("main", 0, (), "is older than the request"),
         ("main", 3600, (), "is in the future"),
-        ("v2", 1, (), "is for ref v2, and main waits"),
+        ("v2", 1, (), "is for ref v2, but main is pending"),
         ("main", 1, ("f" * 64,), "is for another plan than"),
     ],
     ids=[
@@ -126,7 +126,7 @@ def test_a_request_without_approval_expires() -> None:
     fleet.approve()
     fleet.decide()
     assert (request(fleet).state, fleet.has_it()) == ("Expired", set())
-    assert "lapsed" in (request(fleet).message or "")
+    assert "expired" in (request(fleet).message or "")
     fleet.asked += 1
     fleet.decide()
     assert request(fleet).state == "Pending", "a new request asks anew"
@@ -297,7 +297,7 @@ def test_a_ref_of_its_own_is_no_way_around_an_approval() -> None:
     assert request(fleet).state == "Pending", "the others do not wait for its plan"
     assert {one.gateway: one.why for one in fleet.last.held} == {
         "a": "an approval",
-        "b": "an approval, which a ref of its own cannot get",
+        "b": "an approval, which is not possible for a gateway with its own ref",
     }
     fleet.approval = ApprovalPolicy()
     fleet.decide()

@@ -134,7 +134,10 @@ def test_a_slow_gateway_is_reported_and_counts_when_the_pause_is_over() -> None:
     fleet.sync("lab")
     assert fleet.decide().trouble is None
     (pilot, *_) = fleet.status.release.stages if fleet.status.release and fleet.status.release.stages else ()
-    assert (pilot.state, pilot.message) == ("Soaking", "its health check fails so far: lab answered 503")
+    assert (pilot.state, pilot.message) == (
+        "Soaking",
+        "its health check has not passed yet: lab answered 503",
+    )
     said, fleet.check = fleet.status, None
     fleet.decide(after=MIN_HEALTH_CHECK_SECONDS)
     assert fleet.status == said, "what was said stays said until there is another answer"

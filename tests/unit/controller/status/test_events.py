@@ -111,7 +111,7 @@ def test_skipped_content_is_recorded_by_name_when_it_changes() -> None:
 
     links = gateway(skipped=("s/a: is a symlink", "s/b: is a symlink"), skipped_total=3)
     (message,) = messages(gateway(), links)
-    assert message.startswith("Gateway g skipped 3 of what the repository or its mappings name: ")
+    assert message.startswith("Gateway g skipped 3 entries of the repository or its mappings: ")
     assert message.endswith(": s/a: is a symlink; s/b: is a symlink; and 1 more")
     assert messages(links, links) == []
     assert messages(links, gateway()) == []

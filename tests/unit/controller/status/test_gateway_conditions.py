@@ -68,7 +68,7 @@ def test_agents_are_lost_before_they_are_starting() -> None:
     assert gateway_conditions.agents_verdict(fleet(starting, lost))[1:] == (
         False,
         "AgentUnreachable",
-        "no sign of life of l",
+        "no current heartbeat from l",
     )
     assert gateway_conditions.agents_verdict(fleet(starting))[1:3] == (False, "AgentStarting")
     assert gateway_conditions.agents_verdict(fleet(gateway("r")))[1:3] == (True, "AgentHealthy")
@@ -110,7 +110,7 @@ def test_drift_plans_and_doubts_name_their_gateways() -> None:
     assert gateway_conditions.drift_verdict(fleet(synced("a", drift=DriftReport(0))))[1] is False
     waiting = synced("p", pending_plan=PendingPlanReport("0123456789abcdef", "DeletionBudgetExceeded"))
     assert gateway_conditions.pending_verdict(fleet(waiting)).message == (
-        "a plan waits on p (0123456789abcdef: DeletionBudgetExceeded)"
+        "a plan is pending on p (0123456789abcdef: DeletionBudgetExceeded)"
     )
     assert gateway_conditions.pending_verdict(fleet(synced("a")))[1] is False
     assert gateway_conditions.verification_verdict(
