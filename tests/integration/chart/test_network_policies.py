@@ -128,7 +128,10 @@ def test_no_other_client_reaches_a_pod(
     [
         *((each, 53, NODE, "UDP") for each in ("controller", "webhook", "reverser", "remove-finalizers")),
         *((each, 53, NODE, "TCP") for each in ("controller", "webhook", "reverser", "remove-finalizers")),
-        *((each, 6443, API_SERVER, "TCP") for each in ("controller", "webhook", "reverser", "remove-finalizers")),
+        *(
+            (each, 6443, API_SERVER, "TCP")
+            for each in ("controller", "webhook", "reverser", "remove-finalizers")
+        ),
         *((each, 22, GIT, "TCP") for each in ("controller", "reverser")),
         *((each, 443, GIT, "TCP") for each in ("controller", "reverser")),
         *((each, 3000, GITEA, "TCP") for each in ("controller", "reverser")),

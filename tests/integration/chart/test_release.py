@@ -287,7 +287,9 @@ def test_an_uninstall_is_not_held_up_by_a_namespace_that_is_gone(
     plane.kubectl("delete", "namespace", "line-3", "--timeout=60s")
     release.uninstall()
     assert '"namespace.gone"' in release.logged()
-    assert [one for one in inventory(plane) if "remove-finalizers" in one] == [], "what it could see with is gone, too"
+    assert [one for one in inventory(plane) if "remove-finalizers" in one] == [], (
+        "what it could see with is gone, too"
+    )
 
 
 def finalizers(plane: ClusterAccess, name: str) -> list[str]:

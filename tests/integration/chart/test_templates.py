@@ -608,7 +608,10 @@ def test_images_are_pinned_where_that_is_demanded(helm: Helm) -> None:
         ({"image": {"digest": "sha256:12"}}, "image.digest"),
         ({"webhook": {"injection": {"failurePolicy": "Maybe"}}}, "webhook.injection.failurePolicy"),
         ({"receiver": {"service": {"port": 0}}}, "receiver.service.port"),
-        ({"controller": {"removeFinalizers": {"timeoutSeconds": 5}}}, "controller.removeFinalizers.timeoutSeconds"),
+        (
+            {"controller": {"removeFinalizers": {"timeoutSeconds": 5}}},
+            "controller.removeFinalizers.timeoutSeconds",
+        ),
         ({"receiver": {"trustedProxies": ["any"]}}, "receiver.trustedProxies.0"),
         ({"agent": {"metadataKey": "no slash"}}, "agent.metadataKey"),
         ({"defaults": {"poling": {}}}, "poling"),

@@ -191,7 +191,7 @@ def test_a_bucket_that_is_away_is_tried_again_and_nothing_is_lost(s3: S3, s3_sit
             lambda: s3_site.snapshots.open(first.id),
             lambda: s3_site.snapshots.prune(1),
         ):
-            with pytest.raises(Retry, match="it does not answer") as caught:
+            with pytest.raises(Retry, match="does not answer") as caught:
                 ask()
             assert caught.value.reason is Reason.SNAPSHOT_FAILED
     finally:
