@@ -214,7 +214,7 @@ KINDS: tuple[CustomResourceKind, ...] = (
             Type.READY: "The repository can be reached with the credentials.",
             Type.STALLED: "A user must act; Ready is False with the same reason.",
             Type.RECONCILING: "A reconciliation is in progress.",
-            Type.ACCESS_DENIED: "Reserved: a policy forbids the repository.",
+            Type.ACCESS_DENIED: "A policy forbids the repository; reserved.",
         },
         annotations={},
     ),
