@@ -46,7 +46,7 @@ def site(
 @pytest.fixture(scope="session")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InstalledOperator]:
     """A cluster with a release of the chart; tests that use it belong into the group `doctor`."""
-    values = {"crds": {"conversion": False}, "controller": {"letGo": {"enabled": False}}}
+    values = {"crds": {"conversion": False}, "controller": {"removeFinalizers": {"enabled": False}}}
     with (
         ControlPlane.start(tmp_path_factory.mktemp("plane")) as plane,
         ProcessRelease(plane, tmp_path_factory.mktemp("release"), values) as release,

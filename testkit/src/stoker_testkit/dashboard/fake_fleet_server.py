@@ -152,9 +152,7 @@ class FakeActions:
             raise self.refusal
         if order.action in (DashboardAction.STOP, DashboardAction.GO_ON):
             self.scene.set_stop(active=order.action is DashboardAction.STOP)
-            return (
-                "everything is paused" if order.action is DashboardAction.STOP else "everything is resumed"
-            )
+            return "everything is paused" if order.action is DashboardAction.STOP else "everything is resumed"
         old = self.scene.resource(f"{order.namespace}/{order.kind}/{order.name}")
         if (
             order.action is DashboardAction.ROLLBACK
