@@ -120,7 +120,9 @@ def test_every_state_of_the_gateway_is_shown_without_a_table(
             lone.get_by_role("button", name="Resume").click()
             headline(page, "filler is in sync")
             page.get_by_role("button", name="Emergency stop").click()
-            expect(page.get_by_role("dialog")).to_contain_text("The gateway keeps running on its current files")
+            expect(page.get_by_role("dialog")).to_contain_text(
+                "The gateway keeps running on its current files"
+            )
             page.get_by_role("button", name="Stop everything now").click()
             expect(page.locator("#stopped")).to_contain_text("Nothing is delivered to the gateway")
             headline(page, "Syncing filler is stopped")

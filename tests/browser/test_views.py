@@ -73,7 +73,7 @@ def test_a_user_who_sees_nothing_reads_why_that_may_be(open_page: OpenPage) -> N
         page = open_page(served.url, token=VIEWER)
         expect(page.get_by_role("heading", level=1)).to_have_text("No resources yet")
         element = page.locator("#nothing")
-        expect(said).to_contain_text("your account has no permission to see them")
+        expect(element).to_contain_text("your account has no permission to see them")
         expect(element).to_contain_text("signed in as viewer@plant.example")
         served.put(sample_fleets.resource("line-1"))
         expect(page.get_by_role("heading", level=1)).to_have_text("No gateways yet")

@@ -199,7 +199,7 @@ class Site:
     async def passed(self, *, walk: bool = True) -> SyncReport:
         """A pass, which takes its turn with the looks."""
         async with self.capturing.lock:
-            report = await self.keeper.sync(SyncOptions(walk=walk))
+            report = await self.folder_sync.sync(SyncOptions(walk=walk))
         self.capturing.passed(report)
         return report
 

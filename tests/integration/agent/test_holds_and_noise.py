@@ -99,8 +99,8 @@ class Plant:
     def folder_sync(self, *, noise: bool = False, gateway: bool = False) -> FolderSync:
         return open_keeper(
             self.job,
-            hooks=(self.desk,),
-            gateway=cast("GatewayHook", self.desk) if gateway else None,
+            hooks=(self.designers,),
+            gateway=cast("GatewayHook", self.designers) if gateway else None,
             noise=ResourceNoise() if noise else None,
         )
 
@@ -178,30 +178,30 @@ async def test_while_the_same_designers_work_no_sync_is_made(plant: Plant) -> No
     await plant.folder_sync().sync()
     commit = CommitId(plant.repository.commit({"projects/A/x": "2", "projects/B/x": "2"}))
     plant.designers.busy["B"] = "anna"
-    tended = plant.keeper(gateway=True)
+    folder_sync = plant.folder_sync(gateway=True)
     options = SyncOptions(walk=False, commit=commit)
-    report = await tended.sync(options)
-    assert await tended.sync(options) is report
+    report = await folder_sync.sync(options)
+    assert await folder_sync.sync(options) is report
     assert plant.designers.asked == 1
     plant.designers.busy.clear()
-    assert (await tended.sync(options)).result is SyncResult.DONE
+    assert (await folder_sync.sync(options)).result is SyncResult.DONE
     assert plant.read("projects/B/x") == "2"
 
 
 async def test_files_that_a_first_boot_left_behind_are_met_once_and_never_deleted(plant: Plant) -> None:
     plant.repository.commit({"projects/A/x": "1"})
-    tended = plant.keeper(gateway=True)
-    await tended.sync(SyncOptions())
+    folder_sync = plant.folder_sync(gateway=True)
+    await folder_sync.sync(SyncOptions())
     plant.write("projects/A/x", "made by the boot")
     plant.write("projects/A/stranger", "made by the boot")
     plant.designers.first_boot = first_boot_at(plant.job.data_dir / ".sync-state")
     plant.designers.needs_second_sync = True
-    report = await tended.sync(SyncOptions(walk=False))
+    report = await folder_sync.sync(SyncOptions(walk=False))
     assert plant.read("projects/A/x") == "1"
     assert list(report.plan.not_ours) == ["projects/A/stranger"]
     assert not report.drift.extra, "it was there before the gateway's second sync"
     assert not plant.designers.needs_second_sync
-    assert not (await tended.sync(SyncOptions())).drift
+    assert not (await folder_sync.sync(SyncOptions())).drift
     assert plant.read("projects/A/stranger") == "made by the boot"
 
 

@@ -216,9 +216,7 @@ async def synced(tended: FolderSync, commit: CommitId | None = None, **options: 
     return report
 
 
-async def refused(
-    tended: FolderSync, commit: CommitId | None = None, **options: Any
-) -> StokerError:
+async def refused(tended: FolderSync, commit: CommitId | None = None, **options: Any) -> StokerError:
     with pytest.raises(StokerError) as raised:
         await tended.sync(SyncOptions(commit=commit)._replace(**options))
     return raised.value

@@ -53,7 +53,7 @@ def test_a_resource_with_which_all_works_is_well(
 
 
 def test_a_resource_that_is_not_there(installed: InstalledOperator) -> None:
-    check, reason, _, fix = clinic.complaint("none", code=ExitCode.WRONG_INPUT)
+    check, reason, _, fix = installed.complaint("none", code=ExitCode.WRONG_INPUT)
     assert (check, reason) == ("resource", Reason.NOT_FOUND)
     assert "kubectl get stokers,ignitionsyncs -n default" in fix
 
@@ -117,7 +117,7 @@ def test_a_paused_resource_and_a_server_without_known_hosts_are_noted(resource_s
     resource_site.patch(resource_site.path_of("Stoker", "line-1"), {"spec": {"git": git, "paused": True}})
     _, found = resource_site.look()
     assert (found["resource"]["mark"], found["resource"]["reason"]) == ("note", Reason.PAUSED)
-    assert found["resource"]["fix"] == f"stoker resume line-1 --namespace {ward.namespace}"
+    assert found["resource"]["fix"] == f"stoker resume line-1 --namespace {resource_site.namespace}"
     assert found["known hosts"]["mark"] == "note"
     assert "knownHostsSecretRef" in found["known hosts"]["fix"]
 

@@ -142,8 +142,8 @@ def test_an_emergency_stop_that_no_controller_reads_is_no_success(site: Site) ->
         (["status", "none"], "does not exist"),
         (["status", "none", "-A"], "--all-namespaces cannot be combined with a name"),
         (["history"], "name the resource"),
-        (["pause"], "name one resource, or say --everything"),
-        (["resume", "line", "--everything"], "name one resource, or say --everything"),
+        (["pause"], "name one resource, or give --everything"),
+        (["resume", "line", "--everything"], "name one resource, or give --everything"),
     ],
 )
 def test_what_makes_no_sense_is_refused_with_a_sentence(

@@ -28,13 +28,13 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     dist = tmp_path_factory.mktemp("dist")
     uv = Path(sys.executable).with_name("uv")
     run(uv, "build", "--wheel", "--all-packages", "--quiet", "--out-dir", dist)
-    run(ROOT / "scripts/package-chart", "registry.example.com/stoker", DIST=str(dist))
+    run(ROOT / "scripts/package-chart", "registry.example.com/stoker", env={"DIST": str(dist)})
     tree = Tree()
     tree.file("etc/x", "x")
     write_archive(dist / "part.tar", tree.tar(WHEN), Identity(__version__, "0" * 40, WHEN, "amd64"))
     join_archives(dist / "stoker-image.tar", [dist / "part.tar"], WHEN)
     only = {"PYTHONS": f"{sys.version_info.major}.{sys.version_info.minor}", "ARCHS": own_architecture()}
-    run(ROOT / "scripts/offline-bundle", DIST=str(dist), PYTHON=sys.executable, **only)
+    run(ROOT / "scripts/offline-bundle", env={"DIST": str(dist), "PYTHON": sys.executable, **only})
     run("tar", "-xf", dist / f"{NAME}.tar", "-C", dist)
     return dist / NAME
 
@@ -67,7 +67,7 @@ def test_a_file_that_was_damaged_on_the_way_installs_nothing(bundle: Path, tmp_p
 
 
 def test_a_part_that_is_missing_is_named(tmp_path: Path) -> None:
-    done = run(ROOT / "scripts/offline-bundle", check=False, DIST=str(tmp_path))
+    done = run(ROOT / "scripts/offline-bundle", check=False, env={"DIST": str(tmp_path)})
     assert done.returncode == 1
     assert f"{tmp_path}/stoker-{__version__}-py3-none-any.whl is missing; run make image-all" in done.stderr
 
@@ -75,10 +75,18 @@ def test_a_part_that_is_missing_is_named(tmp_path: Path) -> None:
 def install(bundle: Path, prefix: Path, *, check: bool = True) -> subprocess.CompletedProcess[str]:
     nowhere = "http://127.0.0.1:9"  # a request to an index would fail
     offline = {"PIP_INDEX_URL": nowhere, "http_proxy": nowhere, "https_proxy": nowhere}
-    return run(bundle / "install.sh", prefix, check=check, PYTHON=sys.executable, **offline)
+    return run(bundle / "install.sh", prefix, check=check, env={"PYTHON": sys.executable, **offline})
 
 
-def run(*command: str | Path, check: bool = True, **env: str) -> subprocess.CompletedProcess[str]:
+def run(
+    *command: str | Path, check: bool = True, env: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        command, cwd=ROOT, env=os.environ | env, check=check, capture_output=True, text=True, timeout=600
+        command,
+        cwd=ROOT,
+        env=os.environ | (env or {}),
+        check=check,
+        capture_output=True,
+        text=True,
+        timeout=600,
     )

@@ -385,7 +385,9 @@ async def test_however_many_pages_a_browser_opens_an_order_leaves_it(house: Serv
     await eventually_async(lambda: house.dashboard.streams.open == 0)
 
 
-async def test_users_with_equal_rights_share_what_is_sent_and_keep_their_names(house: ServedDashboard) -> None:
+async def test_users_with_equal_rights_share_what_is_sent_and_keep_their_names(
+    house: ServedDashboard,
+) -> None:
     made = {"picture": 0, "changes": 0}
     picture, changes = house.scene.picture, house.scene.changes
 

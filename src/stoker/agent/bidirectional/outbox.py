@@ -57,7 +57,7 @@ class ChangeTooLarge(Stalled):
 
     def __init__(self, path: str) -> None:
         super().__init__(
-            f"takes more room than a change set has: {MAX_UNPACKED >> 20} MiB, and compressed what "
+            f"is larger than a change set may be: {MAX_UNPACKED >> 20} MiB, and compressed what "
             f"{CHANGE_MAPS} ConfigMaps hold"
         )
         self.path = path

@@ -352,19 +352,6 @@ class SyncAssigner:
         self._startup.failed(f"{error.reason}: {error.message}")
 
 
-class _NoSync:
-    """A placeholder for a paused loop, which never calls it."""
-
-    async def sync(self, *, walk: bool) -> SyncReport:
-        raise Wait("nothing to do", after=IDLE)
-
-    async def verify(self) -> FolderDrift:
-        return FolderDrift()
-
-
-_NOTHING = _NoSync()
-
-
 def _next_sync_delay(period: float, attendant: GatewayHook | None) -> float:
     """Return the period, or less if the gateway has pending work."""
     due = attendant.settle_in if attendant is not None else None

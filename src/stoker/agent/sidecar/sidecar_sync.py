@@ -124,13 +124,6 @@ class SidecarSync:
             if self.direction.gate is Reason.DRY_RUN:
                 raise Stalled(
                     f"this is a dry run, so snapshot {asked.to_snapshot} is not restored",
- a rollback
-            raise StokerError("no snapshot can be restored here")
-        self._before()
-        try:
-            if self.direction.gate is Reason.DRY_RUN:
-                raise Stalled(
-                    f"nothing is written here, so snapshot {asked.to_snapshot} is not put back",
                     reason=Reason.DRY_RUN,
                 )
             job, approved = self.folder.job, self.direction.approved

@@ -70,7 +70,7 @@ class SyncWait(NamedTuple):
 
     @property
     def message(self) -> str:
-        when = f"opens at {self.when}" if self.until is not None else "is not in sight"
+        when = f"opens at {self.when}" if self.until is not None else "is not scheduled"
         return f"no maintenance window is open; the next one {when}"
 
     def as_json(self) -> dict[str, object]:

@@ -45,8 +45,6 @@ class SentenceCommand(click.Command):
             return super().make_context(info_name, args, parent, **extra)
         except click.UsageError as error:
             said = error.format_message().replace("\n", " ").strip()
-            if said.startswith("Got unexpected extra arg") and any(one.name == "name" for one in self.params):
-                said += ". Name a resource with --name"
             if wants_json(given):
                 click.echo(json.dumps({"reason": Reason.INVALID_VALUE, "message": said}, ensure_ascii=False))
             else:

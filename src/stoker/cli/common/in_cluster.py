@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 SECTION = "In a cluster"
 NAME = click.argument(
-   help="Name of the resource.")
+    "name", required=False, metavar="[[KIND/]NAME]", help="Name of the resource, as line-1 or stoker/line-1."
+)
+DESTINATION = "GitDestination"
 NAMESPACE = option(
     "-n",
     "--namespace",

@@ -80,7 +80,7 @@ class SharedOptionValues(NamedTuple):
         for flag, value in {"--repo": self.repo, "-f": self.manifests, "--data-dir": self.data_dir}.items():
             if value:
                 raise InvalidValue(
-                    f"{flag} applies to a folder and cannot be combined with the name names a cluster"
+                    f"{flag} applies to a folder and cannot be combined with the name of a resource"
                 )
 
 

@@ -53,7 +53,7 @@ def approve_command(
 
     def work() -> int:
         if not name:
-            raise InvalidValue("name the name the resource")
+            raise InvalidValue("name the resource, as in stoker approve line-1")
         message = run(
             _approve(in_cluster.ClusterResourceOptions.taken_from(rest, namespace, name).settled(), digest)
         )

@@ -107,7 +107,7 @@ async def _read_resource_state(rest: dict[str, Any], namespace: str, name: str |
     from stoker.fleet.status import ResourceScope, read_statuses  # noqa: PLC0415
 
     if not name:
-        raise InvalidValue("name the name the resource")
+        raise InvalidValue("name the resource, as in stoker history line-1")
     place = in_cluster.ClusterResourceOptions.taken_from(rest, namespace, name).settled()
     async with place.client() as client:
         found = await read_statuses(client, ResourceScope(place.namespace, place.name, place.kind))

@@ -64,7 +64,7 @@ def _run_pause(
 
     def work() -> int:
         if bool(name) == everything:
-            raise InvalidValue("give either --name, for one resource, or say --everything; not both")
+            raise InvalidValue("name one resource, or give --everything; not both")
         place = given.settled()
         message = run(
             _pause_installation(place, paused=paused) if everything else _pause_resource(place, paused=paused)

@@ -67,7 +67,7 @@ def _show_waiting_plans(
 
     given.refuse_folder()
     if with_diff:
-        raise InvalidValue("--diff applies to a folder not to a resource: give in a cluster")
+        raise InvalidValue("--diff applies to a folder, not to a resource in a cluster")
     waiting = run(read_waiting_plans(place.settled()))
     show_object(waiting.as_json()) if output == "json" else show_lines(waiting_plan_lines(waiting))
     return ExitCode.DIFFERENT if tell and (waiting.waits or waiting.gateways) else ExitCode.DONE

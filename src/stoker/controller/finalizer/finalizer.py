@@ -168,7 +168,7 @@ async def remove_finalizer(client: KubeClient, key: ResourceKey, found: OwnedHea
                 found = await read_header(client, key) or OwnedHeader()
                 continue
         return True
-    raise Retry(f"{key}: could not remove the finalizer, it changed at each try")
+    raise Retry(f"{key}: could not remove the finalizer: every write conflicted")
 
 
 async def read_header(client: KubeClient, key: ResourceKey, labels: str = "") -> OwnedHeader | None:

@@ -89,6 +89,6 @@ def missing_secret(namespace: str, name: str) -> Stalled:
 def missing_secret_key(namespace: str, wanted: SecretKey, *others: SecretKey) -> Stalled:
     keys = " or ".join(repr(each.key) for each in (wanted, *others))
     return Stalled(
-        f"Secret {wanted.name!r} in namespace {namespace!r} has nothing under key {keys}",
+        f"Secret {wanted.name!r} in namespace {namespace!r} has no key {keys}",
         reason=Reason.SECRET_NOT_FOUND,
     )

@@ -59,7 +59,7 @@ async def test_the_first_key_that_exists_is_returned() -> None:
     keys = SecretKey("git", "ssh-privatekey"), SecretKey("git", "identity")
     async with reader(git={"identity": encoded("key")}) as secrets:
         assert await secrets.value(*keys) == Secret("key")
-        with pytest.raises(Stalled, match=r"has nothing under key 'a' or 'b'$"):
+        with pytest.raises(Stalled, match=r"has no key 'a' or 'b'$"):
             await secrets.value(SecretKey("git", "a"), SecretKey("git", "b"))
 
 
@@ -67,8 +67,8 @@ async def test_the_first_key_that_exists_is_returned() -> None:
     ("wanted", "message"),
     [
         (SecretKey("other", "token"), "Secret 'other' does not exist in namespace 'plant'"),
-        (SecretKey("git", "token"), "Secret 'git' in namespace 'plant' has nothing under key 'token'"),
-        (SecretKey("git", "empty"), "Secret 'git' in namespace 'plant' has nothing under key 'empty'"),
+        (SecretKey("git", "token"), "Secret 'git' in namespace 'plant' has no key 'token'"),
+        (SecretKey("git", "empty"), "Secret 'git' in namespace 'plant' has no key 'empty'"),
         (SecretKey("broken", "token"), "key 'token' of Secret 'broken' is not base64"),
     ],
 )

@@ -150,7 +150,7 @@ class TestListing:
         assert watching.fresh() == []
 
     def test_object_by_object_each_is_delivered_with_its_bytes_before_the_next_is_read(
-        self, watching: Story
+        self, watching: ListWatchRun
     ) -> None:
         items = [item("a", "ua", "11"), item("b", "ub", "7"), item("c", "uc", "12")]
         changes = watching.machine.each_of_page(items)
@@ -160,7 +160,7 @@ class TestListing:
         assert [change.key.name for change in changes] == ["c"], "b has the version that is known"
         assert watching.machine.listed("20") == [], "everything is delivered already"
 
-    def test_object_by_object_deletions_wait_for_the_last_page(self, watching: Story) -> None:
+    def test_object_by_object_deletions_wait_for_the_last_page(self, watching: ListWatchRun) -> None:
         watching.machine.resync()
         assert [change.key.name for change in watching.machine.each_of_page([item("c", "uc", "12")])] == ["c"]
         watching.machine.failed(Gone("compacted", status=410))

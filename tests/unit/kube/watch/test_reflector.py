@@ -283,7 +283,7 @@ async def test_a_denied_or_missing_kind_is_reported_and_tried_slowly(error: Stok
     await environment.pass_time(14.0)
     health = environment.reflector.health
     assert (health.error, health.failing_since, health.failures) == (error, 0.0, 2)
-    assert (scene.reflector._last_contact, health.synced) == (None, False)
+    assert (environment.reflector._last_contact, health.synced) == (None, False)
     assert [moment for _, moment in environment.asked] == [0.0, 5.0]
     await environment.pass_time(30.0)
     assert [moment for _, moment in environment.asked] == [0.0, 5.0, 15.0, 35.0, 35.0]
@@ -363,9 +363,9 @@ async def test_a_stream_that_breaks_before_the_silence_is_over_is_an_error() -> 
 async def test_the_last_contact_is_the_last_line() -> None:
     environment = ReflectorEnvironment([[page("10")]], [[Pass(60.0), event("ADDED", "a", "11"), FOREVER]])
     await environment.pass_time(59.0)
-    assert scene.reflector._last_contact == 0.0
+    assert environment.reflector._last_contact == 0.0
     await environment.pass_time(50.0)
-    assert scene.reflector._last_contact == 60.0
+    assert environment.reflector._last_contact == 60.0
     await environment.end()
 
 
@@ -419,7 +419,7 @@ async def test_an_object_that_cannot_be_kept_is_counted_and_the_others_flow() ->
 async def test_repetitions_are_counted() -> None:
     environment = ReflectorEnvironment([[page("10", item("a", "3"))]], [[event("ADDED", "a", "3"), FOREVER]])
     await environment.pass_time()
-    assert scene.reflector._watching.duplicates == 1
+    assert environment.reflector._watching.duplicates == 1
     assert environment.delivered == ["+a@3"]
     await environment.end()
 
