@@ -315,7 +315,7 @@ async def test_gateways_of_the_same_name_keep_their_copies_apart_on_one_claim(
     copied = site.process(
         policy, mount=claim, resource=ResourceIdentity(SyncResourceKind.STOKER, "c", "plant")
     )
-    with pytest.raises(Stalled, match="one of a/Stoker/plant"):
+    with pytest.raises(Stalled, match="belongs to a/Stoker/plant"):
         await undoing(copied).go_back(site.job, "r1", taken)
     assert site.tree() == before
 

@@ -46,7 +46,7 @@ spec:
         ("igs.spec.git.auth", "at most one of sshKey, githubApp, token and basic"),
         ("igs.spec.polling.interval", "Default: 60s."),
         ("igs.spec.deployment", "Experimental: it may change before v1beta1."),
-        ("igs.spec.gateway", "Stable: it keeps its meaning up to v1."),
+        ("igs.spec.gateway", "Stable: its meaning does not change before v1."),
         ("stokers.spec.deployment.stages.healthCheckUrl", "must answer 200"),
         ("stokers.spec.snapshots.storage.s3.credentialsSecretRef.name", "in the namespace of this resource"),
         (

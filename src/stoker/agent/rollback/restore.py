@@ -40,7 +40,7 @@ from stoker.domain.intent.files import DeletionPolicy, ExcludePolicy, OrphanPoli
 from stoker.domain.paths import RelPath
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import CommitId, GitRef
-from stoker.engine.layout.desired_files import DesiredFiles, ManagedPaths
+from stoker.engine.layout.desired_files import NO_PLACES, DesiredFiles, ManagedPaths
 from stoker.engine.layout.protected_paths import PROTECTED_PATHS, ProtectedPaths
 from stoker.engine.match.globs import PathBatch
 from stoker.engine.plan.approvals import unused, using
@@ -190,6 +190,7 @@ def _plan_restore(
         remembered={path: kept for path, kept in plan.remembered.items() if path not in foreign},
         facts=facts,
         lingering=True,
+        abandoned=NO_PLACES,  # a snapshot has its own mappings; to leave the present ones was requested
         given_back=foreign,
     )
 
