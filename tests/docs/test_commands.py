@@ -112,7 +112,7 @@ def test_a_mention_with_an_option_that_there_is_not_is_found(examiner: CommandCh
     ("words", "message"),
     [
         (["sync", "--interval", "$EVERY", "--data-dir", "x"], None),
-        (["status", "one"], "nothing takes"),
+        (["status", "one", "two"], "nothing takes"),
         (["controller", "--mode=webhook"], None),
         (["testing", "gateway", "--port", "many"], "port"),
         (["dev"], "no verb"),

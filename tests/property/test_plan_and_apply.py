@@ -124,6 +124,13 @@ def pass_over(
 
 
 @laws
+@example(  # a manifest that the plan clears keeps no other file of its folder
+    strangers={"a/a": (b"", False)},
+    first={},
+    meddling={"a": (b"", False), "b": (b"", False), "resource.json": (b"", False)},
+    second={"a": (b"", False), "view.json": (b"", False), "resource.json/a": (b"", False)},
+    orphans=OrphanPolicy.MIRROR,
+)
 @example(
     strangers={},
     first={"a": (b"", False), "resource.json/a": (b"", False)},

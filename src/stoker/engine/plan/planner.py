@@ -95,7 +95,10 @@ class _Planner:
         self._compare()
         troubled = self._desired.incomplete.union(path.rpartition("/")[0] for path in self._conflicts)
         self._hold_back_manifests(troubled)
-        unfinished = {folder for folder in troubled if self._is_file(_manifest_path(folder))}
+        manifests = {folder: _manifest_path(folder) for folder in troubled}
+        unfinished = {
+            f for f, path in manifests.items() if self._is_file(path) and path not in self._clearings
+        }
         going = [p for p in self._deletable - self._clearings if p.rpartition("/")[0] not in unfinished]
         desired = self._desired
         return SyncPlan(

@@ -100,7 +100,7 @@ def test_json_may_be_asked_for_as_of_kubectl(tmp_path: Path, flags: list[str]) -
     assert json.loads(done.stdout) == {"resources": []}
     refused = CliRunner().invoke(cli, ["status", "line-1", "line-2", *flags])
     assert refused.exit_code == ExitCode.WRONG_INPUT
-    assert json.loads(refused.stdout)["message"].endswith("(line-1). Name a resource with --name")
+    assert json.loads(refused.stdout)["message"].endswith("(line-2)")
 
 
 @pytest.mark.parametrize("flag", ["--data-dir=.", "--repo=https://git.example.net/a.git", "-f=line.yaml"])

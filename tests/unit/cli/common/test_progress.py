@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from stoker.cli.common.progress import ProgressBar
-from stoker_testkit.wait_until import eventually
 
 
 @pytest.mark.parametrize(("wanted", "patience"), [(True, 3600.0), (False, 0.0)])
@@ -15,16 +14,3 @@ def test_work_that_ends_at_once_and_pipes_have_no_bar(
     with ProgressBar(wanted=wanted, patience=patience) as bar:
         bar("fetching", 1, 2)
     assert capsys.readouterr().err == ""
-
-
-def test_longer_work_has_a_bar(capsys: pytest.CaptureFixture[str]) -> None:
-    with ProgressBar(wanted=True, patience=0.0) as bar:
-        bar("fetching", 1, 2)
-        seen = ""
-
-        def drawn() -> bool:
-            nonlocal seen
-            seen += capsys.readouterr().err
-            return "fetching" in seen
-
-        eventually(drawn, 30.0, "the bar is drawn", interval=0.02)

@@ -127,8 +127,8 @@ async def test_what_is_in_the_version_already_comes_back_as_it_was() -> None:
     ("desired", "thing", "why"),
     [
         ("stoker.io/v2", {"apiVersion": "stoker.io/v1alpha1", "kind": "Stoker"}, "knows stoker.io/v1alpha1"),
-        ("a/v1", {"apiVersion": "a/v1", "kind": "Widget"}, "not one of ours"),
-        ("a/v2", {"apiVersion": "a/v1", "kind": "Widget"}, "not one of ours"),
+        ("a/v1", {"apiVersion": "a/v1", "kind": "Widget"}, "is not a kind of Stoker"),
+        ("a/v2", {"apiVersion": "a/v1", "kind": "Widget"}, "is not a kind of Stoker"),
         ("stoker.io/v1alpha1", {"apiVersion": 5}, "object 1 cannot be read"),
         ("stoker.io/v1alpha1", "text", "object 1 cannot be read"),
     ],
