@@ -417,7 +417,7 @@ async def test_a_save_in_the_moment_of_writing_stops_the_sync_before_its_first_b
     gateway.policy = BidirectionalPolicy(enabled=True, watch_paths=("projects/**",), debounce=60.0)
     async with gateway.watched(folder_sync) as site:
         gateway.repository.commit({"s/a": "git's", "s/b": "git's"})
-        with pytest.raises(Retry, match="in this moment") as stopped:
+        with pytest.raises(Retry, match="while the sync ran") as stopped:
             await site.passed(walk=False)
         assert stopped.value.reason is Reason.CHANGE_HELD
         assert (gateway.text("a"), gateway.text("b")) == ("saved just now", "2")

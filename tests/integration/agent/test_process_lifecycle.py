@@ -115,7 +115,7 @@ def test_an_init_container_that_is_out_of_time_lets_the_gateway_start_with_what_
     process = pod.start(plant.kubeconfig, "--initial-sync")
     assert process.wait(30.0), f"its budget is over: {pod.tail()}"
     assert process.returncode == 0
-    assert "out of time" in pod.logged("startup.over")[0]["how"]
+    assert "startup timeout reached" in pod.logged("startup.over")[0]["how"]
     assert pod.file(FILLER) == project("filler", 1)[FILLER]
     assert (pod.root / "tmp" / MARKER).exists(), "the sidecar beside the gateway scans from now on"
 

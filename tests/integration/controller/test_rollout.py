@@ -282,7 +282,7 @@ def test_an_approval_that_is_not_given_in_time_expires(
     site.until("Stoker", "line", "Stalled", "ApprovalExpired")
     until_approval(site, state="Expired")
     site.annotate("Stoker", "line", approved_by="lead", approved_at=now())
-    site.until_event("ApprovalIgnored", "has lapsed")
+    site.until_event("ApprovalIgnored", "has expired")
     assert targets(site) == {"lab": GatewayTarget(second, SyncMode.PLAN)}
     site.annotate("Stoker", "line", nudged_at=now())
     until_approval(site, state="Pending")

@@ -31,7 +31,7 @@ def test_an_unreachable_repository_is_reported_and_caught_up_with(
     site.until("GitDestination", "away", "NetworkError")
     site.until("GitRepoConfig", "away", "NetworkError")
     site.until("WatchRule", "away", "NetworkError", "RepoPushFailed")
-    assert site.condition("WatchRule", "maps", "Ready")[0] == "True"
+    eventually(lambda: site.condition("WatchRule", "maps", "Ready")[0] == "True", 60.0, "maps is ready")
     late = Repository.create(away)
     site.until_files(late, {site.map_path("prices"): "value"}, patience=60.0)
     site.until("WatchRule", "away", "NoneFound", "RepoPushFailed")
