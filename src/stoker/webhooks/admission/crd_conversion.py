@@ -45,4 +45,4 @@ def convert_objects(request: ConversionRequest) -> tuple[msgspec.Raw, ...]:
 
 def _served_version(kind: str) -> str:
     versions = [one.api_version for one in KINDS if one.name == kind]
-    return f"this installation knows {', '.join(versions)}" if versions else "the kind is not a kind of Stoker"
+    return f"this installation knows {', '.join(versions)}" if versions else "it is not a kind of Stoker"
