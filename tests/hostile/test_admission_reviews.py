@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from stoker.api.kinds.stoker import Stoker
 from stoker.api.manifests.codec import from_wire
 from stoker.api.to_intent import intent_for, merge_spec
-from stoker.api.to_intent.annotations import pod_settings
+from stoker.api.to_intent.annotations.annotations import pod_settings
 from stoker.domain.errors import StokerError
-from stoker.domain.images import ImageRef
-from stoker.domain.injection import AgentInstallation
+from stoker.domain.pods.images import ImageRef
+from stoker.domain.pods.injection import AgentInstallation
 from stoker.webhooks.admission.crd_conversion import answer_conversion
 from stoker.webhooks.admission.inject import Injection, InjectionRules, asks_for_agent, build_injection
 from stoker.webhooks.admission.pod_model import AdmittedPod, read_pod

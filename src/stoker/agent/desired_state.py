@@ -23,7 +23,7 @@ from stoker.agent.sync.jobs import SyncJob, SyncWait
 from stoker.api.agent_spec import AgentSpec
 from stoker.api.kinds.stoker import SyncProfile
 from stoker.api.to_intent import IntentContext, PodFacts, SettledResource, gateway_intent_for, intent_for
-from stoker.api.to_intent.annotation_values import object_name
+from stoker.api.to_intent.annotations.annotation_values import object_name
 from stoker.api.to_intent.pod_facts import PodAnnotationKey, gateway_name, status_key
 from stoker.domain.errors import Wait
 from stoker.domain.intent.annotation_requests import PlanApproval

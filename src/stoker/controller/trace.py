@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 from stoker.api.spec.status import SyncStatus
-from stoker.api.to_intent.annotation_requests import NUDGED_AT, REQUESTED_AT, TRACEPARENT
+from stoker.api.to_intent.annotations.annotation_requests import NUDGED_AT, REQUESTED_AT, TRACEPARENT
 from stoker.controller.cache.objects import ResourceKey
 from stoker.domain.clock import rfc3339_or
 from stoker.domain.protocol import AgentMetadata

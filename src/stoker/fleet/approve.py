@@ -15,7 +15,12 @@ from typing import NamedTuple
 import msgspec
 
 from stoker.api.spec.status import ApprovalRequest, GatewayStatus, SyncStatus
-from stoker.api.to_intent.annotation_requests import APPROVED_AT, APPROVED_BY, APPROVED_PLAN, APPROVED_REF
+from stoker.api.to_intent.annotations.annotation_requests import (
+    APPROVED_AT,
+    APPROVED_BY,
+    APPROVED_PLAN,
+    APPROVED_REF,
+)
 from stoker.domain.clock import EPOCH, Clock, SystemClock, rfc3339_micro, rfc3339_or
 from stoker.domain.errors import Stalled
 from stoker.domain.reasons import Reason

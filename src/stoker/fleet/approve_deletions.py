@@ -10,7 +10,7 @@ import msgspec
 
 from stoker.api.kinds.destinations import GROUP, GitDestination, GitDestinationStatus
 from stoker.api.registry import KINDS
-from stoker.api.to_intent.annotation_requests import APPROVED_PLAN
+from stoker.api.to_intent.annotations.annotation_requests import APPROVED_PLAN
 from stoker.domain.errors import Stalled
 from stoker.domain.reasons import Reason
 from stoker.fleet.resource_name import ResourceName

@@ -6,7 +6,7 @@ and approval.
 
 from __future__ import annotations
 
-from stoker.api.to_intent.annotation_requests import NUDGED_AT, NUDGED_SOURCE
+from stoker.api.to_intent.annotations.annotation_requests import NUDGED_AT, NUDGED_SOURCE
 from stoker.domain.clock import Clock, SystemClock, rfc3339_micro
 from stoker.fleet.lookup import RESOURCES, find_resource, patch_resource
 from stoker.fleet.resource_name import ResourceName

@@ -28,7 +28,7 @@ from stoker.api.kinds.destinations import (
     allows_namespace,
 )
 from stoker.api.kinds.watchrules import ClusterWatchRule, WatchRule
-from stoker.api.to_intent.annotation_requests import APPROVED_PLAN
+from stoker.api.to_intent.annotations.annotation_requests import APPROVED_PLAN
 from stoker.domain.deletion_guard import DeletionLimits
 from stoker.domain.errors import InvalidValue, Stalled, StokerError, Wait
 from stoker.domain.paths import RelPath

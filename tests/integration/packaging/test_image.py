@@ -262,7 +262,7 @@ def test_a_window_opens_by_the_clock_of_its_time_zone(image: Image) -> None:
     script = """
 from datetime import UTC, datetime
 from stoker.domain.intent.policies import MaintenanceWindowPolicy
-from stoker.domain.maintenance_windows import is_open
+from stoker.domain.schedule.maintenance_windows import is_open
 window = [MaintenanceWindowPolicy("0 2 * * *", 3600, "America/Chicago")]
 moments = [datetime(2026, month, 1, hour, 30, tzinfo=UTC) for month in (1, 7) for hour in (7, 8)]
 print([is_open(window, moment) for moment in moments])

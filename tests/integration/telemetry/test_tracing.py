@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.domain.injection import parse_environment
+from stoker.domain.pods.injection import parse_environment
 from stoker.domain.protocol import SyncState
 from stoker_testkit.chart.helm import Helm
 from stoker_testkit.cluster.cluster_access import ClusterAccess, CommandFailed

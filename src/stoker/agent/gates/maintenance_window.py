@@ -22,7 +22,7 @@ def wait_for_window(windows: Sequence[MaintenanceWindowPolicy], now: datetime) -
     """Return what a change has to wait for; None if it may be made now."""
     if not windows:
         return None
-    from stoker.domain.maintenance_windows import is_open, next_edge  # noqa: PLC0415 - few resources have windows
+    from stoker.domain.schedule.maintenance_windows import is_open, next_edge  # noqa: PLC0415 - few resources have windows
 
     if is_open(windows, now):
         return None

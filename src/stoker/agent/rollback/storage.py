@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stoker.domain.errors import Misconfigured
-from stoker.domain.injection import BUCKET_KEYS
 from stoker.domain.intent.policies import SnapshotPolicy as Policy
 from stoker.domain.intent.policies import SnapshotScope, SnapshotStorageKind
 from stoker.domain.intent.source import SecretKey
+from stoker.domain.pods.injection import BUCKET_KEYS
 from stoker.domain.reasons import Reason
 from stoker.domain.secrets import Secret
 from stoker.engine.layout.protected_paths import STATE

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from stoker.api.kinds.stoker import MappingSpec as MappingBlock
 from stoker.api.kinds.stoker import SyncProfile
-from stoker.api.to_intent.annotations import PodSettings
+from stoker.api.to_intent.annotations.annotations import PodSettings
 from stoker.api.to_intent.pod_facts import PREFIX, PodAnnotationKey
 from stoker.domain.cycles import refuse_cycle
 from stoker.domain.errors import InvalidValue, Stalled

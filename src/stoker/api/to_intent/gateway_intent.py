@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from stoker.api.kinds.sync import SyncSpec
 from stoker.api.spec.content import NormalizeSpec
-from stoker.api.to_intent.annotations import PodSettings, pod_settings
+from stoker.api.to_intent.annotations.annotations import PodSettings, pod_settings
 from stoker.api.to_intent.delivery import approval_of
 from stoker.api.to_intent.gateway_content import GatewayContent, content_for, refuse_root_mapping
 from stoker.api.to_intent.pod_facts import PodAnnotationKey, PodFacts

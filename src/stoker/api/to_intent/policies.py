@@ -9,16 +9,16 @@ from stoker.api.kinds.policies import InheritableSpec
 from stoker.api.spec import bidirectional as back
 from stoker.api.spec import policies as blocks
 from stoker.api.spec.gateway import GatewaySpec, IgnitionSpec
-from stoker.api.to_intent.annotations import PodSettings
+from stoker.api.to_intent.annotations.annotations import PodSettings
 from stoker.api.to_intent.pod_facts import PREFIX, PodAnnotationKey
 from stoker.api.to_intent.snapshots import snapshots_of
 from stoker.api.to_intent.values import parse_choice, parse_seconds, parse_size, secret_key, value_or_default
-from stoker.domain import maintenance_windows
 from stoker.domain.intent import policies as intent
 from stoker.domain.intent.files import DeletionPolicy
 from stoker.domain.intent.intent import Notice
 from stoker.domain.quantities import parse_duration
 from stoker.domain.reasons import Reason
+from stoker.domain.schedule import maintenance_windows
 
 TLS_PORT = 8043
 

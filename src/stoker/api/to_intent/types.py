@@ -10,7 +10,7 @@ from stoker.api.kinds.resource import CustomResource
 from stoker.api.kinds.stoker import SyncProfile
 from stoker.api.kinds.sync import SyncSpec
 from stoker.api.meta import ObjectMeta
-from stoker.api.to_intent.annotation_requests import parse_requests
+from stoker.api.to_intent.annotations.annotation_requests import parse_requests
 from stoker.domain.intent.annotation_requests import ResourceRequests
 from stoker.domain.intent.intent import Notice, ResourceIdentity, SyncResourceKind
 

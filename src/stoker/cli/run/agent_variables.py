@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from stoker.domain.injection import parse_environment
+from stoker.domain.pods.injection import parse_environment
 
 
 def agent_environment(given: Iterable[str]) -> tuple[tuple[str, str], ...]:

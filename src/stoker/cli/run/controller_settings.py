@@ -19,9 +19,9 @@ from stoker.controller.owned.stale_sidecars import SidecarDigest
 from stoker.controller.status.status import ReceiverState
 from stoker.domain.clock import SystemClock
 from stoker.domain.errors import Misconfigured
-from stoker.domain.images import ImageRef
-from stoker.domain.injection import AgentInstallation, build_sidecar
 from stoker.domain.intent.intent import ResourceIntent
+from stoker.domain.pods.images import ImageRef
+from stoker.domain.pods.injection import AgentInstallation, build_sidecar
 from stoker.kube.client.client import KubeClient
 from stoker.kube.config.config import ClusterConfig
 from stoker.telemetry.probes import parse_address

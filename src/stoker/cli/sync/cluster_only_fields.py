@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from stoker.api.to_intent.annotation_requests import REQUESTED_REF
+from stoker.api.to_intent.annotations.annotation_requests import REQUESTED_REF
 from stoker.api.to_intent.pod_facts import PodAnnotationKey
 from stoker.api.to_intent.tree_merge import SpecTree, value_at
 from stoker.domain.errors import Misconfigured

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from stoker.api.to_intent.annotation_values import object_name
+from stoker.api.to_intent.annotations.annotation_values import object_name
 from stoker.api.to_intent.pod_facts import PodAnnotation, PodAnnotationKey, gateway_name, status_key
 from stoker.controller.cache.pods import AgentState, CachedPod
 from stoker.domain.errors import InvalidValue

@@ -14,7 +14,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, TypeVar
 
-from stoker.api.to_intent.annotation_requests import APPROVED_AT, APPROVED_BY, APPROVED_PLAN, APPROVED_REF
+from stoker.api.to_intent.annotations.annotation_requests import (
+    APPROVED_AT,
+    APPROVED_BY,
+    APPROVED_PLAN,
+    APPROVED_REF,
+)
 from stoker.api.to_intent.pod_facts import PodAnnotationKey
 from stoker.controller.cache.informers import ControllerInformers
 from stoker.controller.cache.objects import (

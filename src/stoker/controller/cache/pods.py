@@ -13,7 +13,7 @@ from enum import StrEnum
 import msgspec
 
 from stoker.api.to_intent.pod_facts import LEGACY_PREFIX, PREFIX, PodAnnotationKey, PodFacts
-from stoker.domain.injection import AGENT_CONTAINERS
+from stoker.domain.pods.injection import AGENT_CONTAINERS
 from stoker.domain.protocol import CR_KIND_LABEL, CR_NAME_LABEL
 from stoker.kube.watch.store import ObjectKey
 

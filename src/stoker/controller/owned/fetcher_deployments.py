@@ -23,10 +23,10 @@ from stoker.controller.cache.informers import ControllerInformers
 from stoker.controller.cache.objects import CachedResource, ResourceKey, owned_metadata
 from stoker.controller.owned.shared_volume import CHECK_SECONDS
 from stoker.domain.clock import Clock
-from stoker.domain.injection import AgentInstallation, container_image, source_secrets
 from stoker.domain.intent.intent import ResourceIntent, SyncResourceKind
+from stoker.domain.pods.injection import AgentInstallation, container_image, source_secrets
+from stoker.domain.pods.secret_volumes import secret_volume, secrets_volume
 from stoker.domain.protocol import metadata_map_name
-from stoker.domain.secret_volumes import secret_volume, secrets_volume
 from stoker.kube.client.client import KubeClient
 from stoker.kube.client.errors import NotFound
 from stoker.kube.client.objects import ObjectHeader

@@ -19,9 +19,9 @@ import msgspec
 from stoker.controller.cache.informers import ControllerInformers
 from stoker.controller.cache.objects import CachedResource, ResourceKey, owned_metadata
 from stoker.domain.errors import Stalled
-from stoker.domain.injection import MANAGED_BY_STOKER, minted_secret_name
 from stoker.domain.intent.intent import ResourceIntent
 from stoker.domain.intent.source import MINTED_KEY, GitAuthKind
+from stoker.domain.pods.injection import MANAGED_BY_STOKER, minted_secret_name
 from stoker.domain.reasons import Reason
 from stoker.domain.secrets import Secret
 from stoker.kube.client.client import KubeClient

@@ -18,7 +18,7 @@ from stoker.api.agent_spec import AgentSpec, encode
 from stoker.api.kinds.resource import CustomResource as Model
 from stoker.api.meta import SecretKeyRef
 from stoker.api.spec.git import GitAuthSpec, TokenAuth
-from stoker.api.to_intent.annotation_requests import (
+from stoker.api.to_intent.annotations.annotation_requests import (
     APPROVED_AT,
     APPROVED_BY,
     APPROVED_PLAN,
@@ -29,10 +29,10 @@ from stoker.controller.cache.gateways import GatewayFleet
 from stoker.controller.rollout import RolloutDecision
 from stoker.controller.spec.load import LoadedSpec
 from stoker.domain.errors import InvalidValue
-from stoker.domain.injection import minted_secret_name
 from stoker.domain.intent.intent import ResourceIntent
 from stoker.domain.intent.policies import RollbackTarget
 from stoker.domain.intent.source import MINTED_KEY, GitAuthKind, SecretKey
+from stoker.domain.pods.injection import minted_secret_name
 from stoker.domain.protocol import AgentMetadata, RollbackRequest
 from stoker.domain.refs import CommitId, GitRef, RepoUrl
 

@@ -21,9 +21,9 @@ from stoker.controller.cache.objects import (
 )
 from stoker.controller.owned.apply_objects import OwnedObjectWriter
 from stoker.domain.errors import InvalidValue, Stalled
-from stoker.domain.injection import shared_claim_name
 from stoker.domain.intent.delivery import SharedVolumePolicy
 from stoker.domain.intent.intent import ResourceIntent
+from stoker.domain.pods.injection import shared_claim_name
 from stoker.domain.quantities import parse_quantity
 from stoker.domain.reasons import Reason
 from stoker.kube.client.client import KubeClient

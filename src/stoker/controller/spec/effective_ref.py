@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from stoker.api.spec.status import RequestedRef
-from stoker.api.to_intent.annotation_requests import (
+from stoker.api.to_intent.annotations.annotation_requests import (
     DASHBOARD,
     NUDGED_AT,
     NUDGED_SOURCE,

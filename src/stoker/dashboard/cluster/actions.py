@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
-from stoker.api.to_intent.annotation_requests import DASHBOARD
+from stoker.api.to_intent.annotations.annotation_requests import DASHBOARD
 from stoker.dashboard.interfaces import ActionRefused, Visitor
 from stoker.dashboard.view_models import ActionBody, DashboardAction
 from stoker.domain.clock import Clock, SystemClock

@@ -16,8 +16,8 @@ from stoker.api.kinds.ignitionsync import IgnitionSync, IgnitionSyncBase
 from stoker.api.kinds.stoker import Stoker
 from stoker.api.registry import KINDS, CustomResourceKind
 from stoker.api.secret_references import secret_references
-from stoker.domain.injection import MANAGED_BY_STOKER, minted_secret_name
 from stoker.domain.intent.intent import SyncResourceKind
+from stoker.domain.pods.injection import MANAGED_BY_STOKER, minted_secret_name
 from stoker.domain.protocol.names import CR_KIND_LABEL, CR_NAME_LABEL
 
 ALL_NAMESPACES = "*"

@@ -13,10 +13,10 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from stoker.domain.injection import CONTAINER, INITIAL_SYNC_CONTAINER, SidecarTemplate
 from stoker.domain.intent.delivery import SidecarMode
 from stoker.domain.intent.intent import SyncResourceKind
-from stoker.domain.secret_volumes import secret_volume, secrets_volume
+from stoker.domain.pods.injection import CONTAINER, INITIAL_SYNC_CONTAINER, SidecarTemplate
+from stoker.domain.pods.secret_volumes import secret_volume, secrets_volume
 from stoker.webhooks.admission.data_volume import DataVolume
 
 HEALTH_PORT = 8082

@@ -14,7 +14,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from datetime import datetime
 
-from stoker.api.to_intent.annotation_requests import APPROVED_AT, APPROVED_BY, APPROVED_PLAN, APPROVED_REF
+from stoker.api.to_intent.annotations.annotation_requests import (
+    APPROVED_AT,
+    APPROVED_BY,
+    APPROVED_PLAN,
+    APPROVED_REF,
+)
 from stoker.domain.clock import rfc3339_or
 from stoker.domain.intent.annotation_requests import APPROVAL_CLOCK_TOLERANCE
 from stoker.domain.intent.delivery import ApprovalPolicy

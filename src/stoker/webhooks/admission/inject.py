@@ -1,7 +1,7 @@
 """Builds the patch that injects an agent into a pod, or raises the reason against it. No I/O, no clock.
 
     asks_for_agent   whether the pod asks for an agent and has none yet
-    pod_settings     the pod's annotations (`stoker.api.to_intent.annotations`)
+    pod_settings     the pod's annotations (`stoker.api.to_intent.annotations.annotations`)
     choose_owner     the resource that the pod belongs to (`stoker.webhooks.admission.pod_owner`)
     build_injection  the containers, volumes, annotations and labels to add
 
@@ -15,12 +15,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from stoker.api.to_intent.annotations import PodSettings
+from stoker.api.to_intent.annotations.annotations import PodSettings
 from stoker.api.to_intent.pod_facts import PREFIX, PodAnnotationKey, PodFacts
 from stoker.domain.errors import InvalidValue, Stalled
-from stoker.domain.injection import AgentInstallation, build_sidecar
 from stoker.domain.intent.delivery import ReceiverPolicy
 from stoker.domain.intent.intent import Notice, ResourceIntent
+from stoker.domain.pods.injection import AgentInstallation, build_sidecar
 from stoker.domain.protocol import resource_labels
 from stoker.domain.reasons import Reason
 from stoker.webhooks.admission.agent_container import (

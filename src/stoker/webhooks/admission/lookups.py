@@ -20,7 +20,7 @@ from stoker.api.kinds.stoker import Stoker, SyncProfile
 from stoker.api.manifests.codec import decode
 from stoker.api.registry import KINDS, CustomResourceKind
 from stoker.api.to_intent import MODELS, base_ref, intent_for, merge_spec
-from stoker.api.to_intent.annotations import PodSettings
+from stoker.api.to_intent.annotations.annotations import PodSettings
 from stoker.api.to_intent.inheritance import base_allows
 from stoker.domain.errors import InvalidValue
 from stoker.domain.intent.intent import ResourceIntent

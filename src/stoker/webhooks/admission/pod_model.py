@@ -12,7 +12,7 @@ import msgspec
 
 from stoker.api.to_intent.pod_facts import PodFacts
 from stoker.domain.errors import InvalidValue
-from stoker.domain.injection import AGENT_CONTAINERS
+from stoker.domain.pods.injection import AGENT_CONTAINERS
 from stoker.kube.events.series import ObjectRef
 
 

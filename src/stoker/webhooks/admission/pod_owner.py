@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from stoker.api.registry import CustomResourceKind
-from stoker.api.to_intent.annotations import PodSettings
+from stoker.api.to_intent.annotations.annotations import PodSettings
 from stoker.api.to_intent.pod_facts import PREFIX, PodAnnotationKey
 from stoker.domain.errors import InvalidValue, Stalled
 from stoker.domain.intent.intent import SyncResourceKind

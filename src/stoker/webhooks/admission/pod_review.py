@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from stoker.api.to_intent.annotations import pod_settings
+from stoker.api.to_intent.annotations.annotations import pod_settings
 from stoker.api.to_intent.pod_facts import PodFacts
 from stoker.domain.errors import Stalled
 from stoker.domain.reasons import Reason

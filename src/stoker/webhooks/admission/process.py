@@ -18,9 +18,9 @@ from stoker.api.kinds.ignitionsync import IgnitionSyncBaseSpec
 from stoker.api.to_intent import NO_DEFAULTS
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import Misconfigured
-from stoker.domain.images import ImageRef
-from stoker.domain.injection import AgentInstallation
 from stoker.domain.intent.source import SecretKey
+from stoker.domain.pods.images import ImageRef
+from stoker.domain.pods.injection import AgentInstallation
 from stoker.http_server.review_server import ReviewServer
 from stoker.http_server.tls.context import ServerTlsContext
 from stoker.http_server.tls.setup import SelfSignedCertificates, certificate_parts

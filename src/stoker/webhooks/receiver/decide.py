@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 
-from stoker.api.to_intent.annotation_requests import (
+from stoker.api.to_intent.annotations.annotation_requests import (
     NUDGED_AT,
     NUDGED_SOURCE,
     REQUESTED_AT,

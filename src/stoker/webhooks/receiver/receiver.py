@@ -26,7 +26,7 @@ from typing import NamedTuple, Self
 
 from aiohttp import web
 
-from stoker.api.to_intent.annotation_requests import TRACEPARENT
+from stoker.api.to_intent.annotations.annotation_requests import TRACEPARENT
 from stoker.domain.clock import Clock, SystemClock
 from stoker.domain.errors import InvalidValue, StokerError
 from stoker.domain.intent.intent import ResourceIdentity, SyncResourceKind

@@ -9,7 +9,7 @@ import pytest
 
 from stoker.api.defaults import with_defaults
 from stoker.api.kinds.stoker import SyncProfile
-from stoker.api.to_intent.annotations import PodSettings
+from stoker.api.to_intent.annotations.annotations import PodSettings
 from stoker.api.to_intent.gateway_content import GatewayContent, content_for
 from stoker.domain.errors import InvalidValue, Stalled
 from stoker.domain.intent.files import FileMapping, FilePatch, MappingKind, MissingSourcePolicy

@@ -12,8 +12,8 @@ from stoker.api.to_intent import intent_for, merge_spec
 from stoker.controller.cache.objects import CachedResource, OwnedHeader, OwnedMeta, ResourceKey
 from stoker.controller.owned.fetcher_deployments import fetcher_deployment
 from stoker.domain.errors import Stalled
-from stoker.domain.images import ImageRef
-from stoker.domain.injection import AgentInstallation
+from stoker.domain.pods.images import ImageRef
+from stoker.domain.pods.injection import AgentInstallation
 from stoker.domain.reasons import Reason
 from stoker.kube.watch.store import ObjectKey
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from stoker.api.spec.status import RequestedRef
-from stoker.api.to_intent.annotation_requests import parse_requests
+from stoker.api.to_intent.annotations.annotation_requests import parse_requests
 from stoker.controller.spec.effective_ref import (
     EffectiveRef,
     clear_request_annotations,

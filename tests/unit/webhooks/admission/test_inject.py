@@ -15,12 +15,12 @@ from stoker.api.kinds.ignitionsync import IgnitionSync
 from stoker.api.kinds.stoker import Stoker
 from stoker.api.manifests.codec import from_wire
 from stoker.api.to_intent import intent_for, merge_spec
-from stoker.api.to_intent.annotations import pod_settings
+from stoker.api.to_intent.annotations.annotations import pod_settings
 from stoker.domain.errors import Stalled
-from stoker.domain.images import ImageRef
-from stoker.domain.injection import AgentInstallation, build_sidecar
 from stoker.domain.intent.intent import ResourceIntent
 from stoker.domain.intent.source import SecretKey
+from stoker.domain.pods.images import ImageRef
+from stoker.domain.pods.injection import AgentInstallation, build_sidecar
 from stoker.domain.reasons import Reason
 from stoker.webhooks.admission.inject import Injection, InjectionRules, asks_for_agent, build_injection
 from stoker.webhooks.admission.pod_model import read_pod

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from stoker.api.registry import KINDS
-from stoker.api.to_intent.annotations import PodSettings
+from stoker.api.to_intent.annotations.annotations import PodSettings
 from stoker.domain.errors import InvalidValue, Stalled
 from stoker.domain.reasons import Reason
 from stoker.kube.client.objects import ObjectHeader

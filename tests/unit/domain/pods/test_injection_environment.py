@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from stoker.domain.errors import Misconfigured
-from stoker.domain.images import ImageRef
-from stoker.domain.injection import AgentInstallation, SidecarTemplate, parse_environment
 from stoker.domain.intent.delivery import SidecarMode
+from stoker.domain.pods.images import ImageRef
+from stoker.domain.pods.injection import AgentInstallation, SidecarTemplate, parse_environment
 
 
 def test_variables_are_sorted_and_the_last_one_counts() -> None:

@@ -19,9 +19,9 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
 from typing import NamedTuple
 
-from stoker.domain.cron import CronSchedule
 from stoker.domain.errors import InvalidValue, Misconfigured, Stalled
 from stoker.domain.intent.policies import MaintenanceWindowPolicy
+from stoker.domain.schedule.cron import CronSchedule
 
 MAX_LOOKAHEAD = timedelta(days=8)
 """How far ahead the end of an open window is looked for."""

@@ -13,8 +13,8 @@ from typing import TypeVar
 
 from stoker.api.to_intent.pod_facts import PodAnnotation
 from stoker.domain.errors import InvalidValue
-from stoker.domain.images import ImageRef
 from stoker.domain.paths import RelPath
+from stoker.domain.pods.images import ImageRef
 from stoker.domain.quantities import parse_duration
 from stoker.domain.refs import GitRef
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from stoker.api.to_intent.annotation_requests import parse_requests
+from stoker.api.to_intent.annotations.annotation_requests import parse_requests
 from stoker.domain.intent.annotation_requests import ApprovalGrant, RefRequest, ResourceRequests
 from stoker.domain.reasons import Reason
 from stoker.domain.refs import GitRef

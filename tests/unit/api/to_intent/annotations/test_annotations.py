@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from stoker.api.to_intent.annotations import PodSettings, pod_settings
+from stoker.api.to_intent.annotations.annotations import PodSettings, pod_settings
 from stoker.api.to_intent.pod_facts import PodAnnotationKey, PodFacts
 from stoker.domain.errors import InvalidValue
 from stoker.domain.intent.policies import RedundancyRole, TagInheritance

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import TypeVar
 
-from stoker.api.to_intent import annotation_values as values
+from stoker.api.to_intent.annotations import annotation_values as values
 from stoker.api.to_intent.pod_facts import PodAnnotation
 from stoker.domain.clock import rfc3339_or
 from stoker.domain.errors import InvalidValue

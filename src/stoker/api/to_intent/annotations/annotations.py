@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
-from stoker.api.to_intent import annotation_values as values
+from stoker.api.to_intent.annotations import annotation_values as values
 from stoker.api.to_intent.pod_facts import (
     LEGACY_PREFIX,
     PREFIX,

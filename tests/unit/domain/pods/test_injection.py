@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from stoker.domain.errors import InvalidValue
-from stoker.domain.images import ImageRef, agent_image
-from stoker.domain.injection import minted_secret_name
 from stoker.domain.intent.delivery import ImagePolicy
 from stoker.domain.intent.intent import SyncResourceKind
+from stoker.domain.pods.images import ImageRef, agent_image
+from stoker.domain.pods.injection import minted_secret_name
 
 DIGEST = f"sha256:{'0' * 64}"
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from stoker.domain.injection import SecretMount
+from stoker.domain.pods.injection import SecretMount
 
 VolumeJson = dict[str, Any]
 

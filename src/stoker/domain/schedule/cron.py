@@ -4,7 +4,7 @@
 
 Each field is `*`, a number, a name, a range, a step or a list of these. As in cron, a day
 must match both day fields if one of them begins with `*`, and either of them otherwise:
-`0 2 13 * 5` is every thirteenth and every Friday. `stoker.domain.maintenance_windows`
+`0 2 13 * 5` is every thirteenth and every Friday. `stoker.domain.schedule.maintenance_windows`
 converts these wall clock times to moments in a time zone.
 """
 

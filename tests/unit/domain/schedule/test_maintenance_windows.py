@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from stoker.domain.errors import InvalidValue
 from stoker.domain.intent.policies import MaintenanceWindowPolicy
-from stoker.domain.maintenance_windows import check_window, is_open, next_edge
+from stoker.domain.schedule.maintenance_windows import check_window, is_open, next_edge
 
 HOUR, MINUTE = 3600.0, 60.0
 BERLIN = "Europe/Berlin"
@@ -99,7 +99,7 @@ def test_a_system_without_zones_is_reported_with_what_it_lacks() -> None:
 import sys
 sys.modules["tzdata"] = None
 from stoker.domain.intent.policies import MaintenanceWindowPolicy
-from stoker.domain.maintenance_windows import check_window
+from stoker.domain.schedule.maintenance_windows import check_window
 check_window(MaintenanceWindowPolicy("0 2 * * *", 60.0, "UTC"))
 try:
     check_window(MaintenanceWindowPolicy("0 2 * * *", 60.0, "Asia/Tokyo"))

@@ -15,11 +15,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 
 from stoker.domain.errors import Misconfigured, Stalled
-from stoker.domain.images import ImageRef, agent_image
 from stoker.domain.intent.delivery import SidecarMode
 from stoker.domain.intent.intent import ResourceIdentity, ResourceIntent, SyncResourceKind
 from stoker.domain.intent.policies import SnapshotPolicy, SnapshotStorageKind
 from stoker.domain.intent.source import MINTED_KEY, GitAuthKind, GitAuthPolicy, SecretKey
+from stoker.domain.pods.images import ImageRef, agent_image
 from stoker.domain.reasons import Reason
 
 CONTAINER = "stoker-agent"
