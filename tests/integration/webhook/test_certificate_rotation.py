@@ -200,7 +200,7 @@ def test_a_conversion_is_asked_for_by_the_server_and_refused_with_a_reason(
         eventually(
             lambda: kinds.request("POST", objects, body).status == 201, 20, "the kind is served", interval=0.2
         )
-        wanted = f"cannot become {group}/v2: the kind is not one of ours"
+        wanted = f"cannot become {group}/v2: it is not a kind of Stoker"
 
         def answer() -> str:
             return kinds.request("GET", f"{objects.replace('/v1/', '/v2/')}/one").body.decode()
