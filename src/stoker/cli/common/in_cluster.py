@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,7 +20,6 @@ SECTION = "In a cluster"
 NAME = click.argument(
     "name", required=False, metavar="[[KIND/]NAME]", help="Name of the resource, as line-1 or stoker/line-1."
 )
-DESTINATION = "GitDestination"
 NAMESPACE = option(
     "-n",
     "--namespace",
@@ -60,12 +60,15 @@ class ClusterResourceOptions(NamedTuple):
         kind, kubeconfig, cluster = (options.pop(key) for key in ("kind", "kubeconfig", "cluster"))
         return cls(namespace, name, kind, kubeconfig, cluster)
 
-    def settled(self) -> ClusterResourceOptions:
-        """The same with KIND/NAME taken apart, the kubeconfig read and its namespace as the default."""
+    def settled(self, kinds: Sequence[str] = KINDS) -> ClusterResourceOptions:
+        """The same with KIND/NAME taken apart, the kubeconfig read and its namespace as the default.
+
+        `kinds` are those that the verb acts on.
+        """
         from stoker.kube.config.config import load_config  # noqa: PLC0415 - --help needs none of it
 
         before, slash, bare = self.name.partition("/")
-        kind, name = (_kind_called(before, self.kind), bare) if slash else (self.kind, self.name)
+        kind, name = (_kind_called(before, kinds, self.kind), bare) if slash else (self.kind, self.name)
         config = load_config(self.kubeconfig, self.context)
         namespace = self.namespace or config.namespace
         return self._replace(namespace=namespace, name=name, kind=kind, config=config)
@@ -83,9 +86,8 @@ class ClusterResourceOptions(NamedTuple):
         return KubeClient(config, user_agent="stoker-cli")
 
 
-def _kind_called(word: str, option: str | None) -> str:
+def _kind_called(word: str, kinds: Sequence[str], option: str | None) -> str:
     """The kind in front of a name; `--kind` may only repeat it."""
-    kinds = (*KINDS, DESTINATION)
     kind = next((kind for kind in kinds if word.lower() in (kind.lower(), f"{kind.lower()}s")), None)
     if kind is None:
         raise InvalidValue(f"{word[:80]!r} is not a kind of resource here: {', '.join(kinds)}")

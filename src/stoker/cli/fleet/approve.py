@@ -20,10 +20,12 @@ from stoker.cli.exit_codes import ExitCode
 from stoker.domain.errors import InvalidValue
 from stoker.fleet.resource_name import KINDS
 
+_DESTINATION = "GitDestination"
+_KINDS = (*KINDS, _DESTINATION)
 _KIND = option(
     "--kind",
     section=in_cluster.SECTION,
-    type=click.Choice((*KINDS, in_cluster.DESTINATION)),
+    type=click.Choice(_KINDS),
     help="Kind of the resource. [default: the Stoker or IgnitionSync of that name]",
 )
 
@@ -54,9 +56,8 @@ def approve_command(
     def work() -> int:
         if not name:
             raise InvalidValue("name the resource, as in stoker approve line-1")
-        message = run(
-            _approve(in_cluster.ClusterResourceOptions.taken_from(rest, namespace, name).settled(), digest)
-        )
+        place = in_cluster.ClusterResourceOptions.taken_from(rest, namespace, name)
+        message = run(_approve(place.settled(_KINDS), digest))
         show_object({"message": message}) if output == "json" else show_lines([message])
         return ExitCode.DONE
 
@@ -68,6 +69,6 @@ async def _approve(place: in_cluster.ClusterResourceOptions, digest: str | None)
     from stoker.fleet.approve_deletions import approve_deletions  # noqa: PLC0415
 
     async with place.client() as client:
-        if place.kind == in_cluster.DESTINATION:
+        if place.kind == _DESTINATION:
             return await approve_deletions(client, place.named, digest)
         return await approve_plan(client, place.named, digest)

@@ -167,11 +167,18 @@ def test_watching_goes_on_when_the_cluster_is_away_for_a_while(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["pods/line"], "'pods' is not a kind of resource here: Stoker, IgnitionSync, GitDestination"),
-        (["stoker/line", "--kind=IgnitionSync"], "--kind IgnitionSync contradicts stoker/"),
+        (
+            ["approve", "pods/line"],
+            "'pods' is not a kind of resource here: Stoker, IgnitionSync, GitDestination",
+        ),
+        (
+            ["status", "gitdestination/prod"],
+            "'gitdestination' is not a kind of resource here: Stoker, IgnitionSync",
+        ),
+        (["status", "stoker/line", "--kind=IgnitionSync"], "--kind IgnitionSync contradicts stoker/"),
     ],
 )
 def test_a_kind_in_front_of_a_name_is_one_of_ours(words: list[str], message: str) -> None:
-    done = CliRunner().invoke(cli, ["status", *words, "--kubeconfig=none"])
+    done = CliRunner().invoke(cli, [*words, "--kubeconfig=none"])
     assert (done.exit_code, done.stdout) == (ExitCode.WRONG_INPUT, "")
     assert message in done.stderr
